@@ -19,7 +19,7 @@ from tablequeue import Backoff, Claim, Database, LeaseLost, NewMessage, Queue, R
 from tablequeue.counters import counters
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.walks import WHOLE
-from tablequeue.errors import NoResult, TablequeueError
+from tablequeue.errors import NoResult, QueueNotFound, TablequeueError
 from tablequeue.operations import catalogue
 from tablequeue.operations.claim import leased, promote
 from tablequeue.operations.context import Context
@@ -294,6 +294,27 @@ def check_runs(queue: Queue) -> None:
     assert ids_of(queue.pop_many(10, same_group=True, now=at(65))) == [first]
 
 
+def check_open_runs(queue: Queue) -> None:
+    """An open run closes only what is behind its messages: the first of those that wait is claimed, beside later ones
+    in progress, and none behind one in progress."""
+    ids = [queue.push("x", group="a", now=at(0)) for _ in "abcd"]
+
+    def claims(time: float, n: int = 10) -> list[Claim]:
+        return queue.pop_many(n, same_group="open", lease=50, now=at(time))
+
+    run = claims(0, 3)
+    assert ids_of(run) == ids[:3]
+    run[1].release(now=at(1))
+    assert claims(1) == [], "behind one in progress"
+    run[0].release(now=at(2))
+    both = claims(2)
+    assert ids_of(both) == ids[:2], "beside a later one, and up to that"
+    run[2].release(now=at(3))
+    assert claims(3) == [], "behind both"
+    queue.complete_many(both, now=at(4))
+    assert ids_of(claims(4)) == ids[2:]
+
+
 def check_no_run_has_what_is_over(queue: Queue) -> None:
     """Messages whose time is over are passed over, even before a sweep has moved them to the history."""
     before = datetime(2020, 1, 1, tzinfo=UTC)
@@ -389,6 +410,10 @@ def check_key_for(queue: Queue, **options: Any) -> None:
     later = queue.push("b", key="k", on_conflict="skip", **options, now=at(300))
     assert later is not None, "the time is over"
     assert later > id
+    for seconds, renewed in ((599, False), (600, True)):
+        again = queue.push("c", key="k", on_conflict="renew", **options, now=at(seconds))
+        assert (again != later) is renewed, "a message that waits keeps its key for that time, and no longer"
+        assert found(queue, later).key == (None if renewed else "k")
 
 
 def check_results(queue: Queue, **options: Any) -> None:
@@ -835,6 +860,22 @@ def check_move_between(database: Database, groups: bool) -> None:
     other.close()
 
 
+def check_errors(queue: Queue) -> None:
+    """A message keeps its first errors and its last ones, with their numbers, however often it fails."""
+    id = queue.push("x", **design_group(queue, "g"), now=at(0))
+    for number in range(1, 31):
+        claim = claimed(queue, lease=5, now=at(10 * number))
+        if number % 2:  # each second lease expires: the next pop finds that out
+            claim.fail(f"error {number}", retry_in=0, now=at(10 * number + 1))
+        there = number - 1 + number % 2
+        numbers = [*range(1, there + 1)] if there <= 10 else [1, 2, 3, *range(there - 6, there + 1)]
+        errors = found(queue, id).errors
+        assert [error.number for error in errors] == numbers
+        assert [error.attempt for error in errors] == numbers
+        assert [error.error for error in errors] == [f"error {n}" if n % 2 else "lease expired" for n in numbers]
+        assert [error.at for error in errors] == [at(10 * n + (1 if n % 2 else 10)) for n in numbers]
+
+
 def check_counters(database: Database) -> None:
     """The counters of this process agree with what the queue has in the end: each message is counted once."""
     before = counters.read()
@@ -860,3 +901,134 @@ def check_counters(database: Database) -> None:
     }
     stats = queue.stats()
     assert (stats.finished, stats.dead, stats.ready) == (3, 1, 6), "as the queue has it"
+
+
+def check_a_handle_is_of_one_queue(database: Database) -> None:
+    """Whoever has a dropped queue open is told so by every verb, and acts on no queue that gets its name later."""
+    old, other = database.create_queue("work", payload="text", max_attempts=9), database.create_queue("other")
+    old.push_many("abc")
+    held = claimed(old)
+    database.queue("work").drop()
+    new = database.create_queue("work", payload="bytes", delivery="at_most_once")
+    id = new.push(b"new")
+    check_refuses_all(old, held, other)
+    assert (ids_of(new.peek()), new.stats().paused_until) == ([id], None), "nothing of the new one was changed"
+    database.rename("work", "renamed")
+    database.queue("renamed").drop()
+    last = database.create_queue("work")
+    id = last.push("last")
+    for each in (old, new):
+        check_refuses_all(each, held, other)
+    old.drop()  # once more: nothing is left of it
+    assert (ids_of(last.peek()), database.queues()) == ([id], ["other", "work"])
+
+
+def check_refuses_all(queue: Queue, held: Claim, other: Queue) -> None:
+    """Each verb of a queue that was dropped says so: before it looks at the definition again, and after."""
+    payload = {"text": "x", "bytes": b"x", "json": 1}[queue.definition.payload]
+    calls: dict[str, Callable[[], Any]] = {
+        "stats": queue.stats,
+        "peek": queue.peek,
+        "find": lambda: queue.find(1),
+        "dead": queue.dead,
+        "history": queue.history,
+        "push": lambda: queue.push(payload),
+        "push_many": lambda: queue.push_many([payload] * 300),
+        "pop": queue.pop,
+        "pop_many": lambda: queue.pop_many(300),
+        "complete": held.complete,
+        "fail": lambda: held.fail("why"),
+        "release": held.release,
+        "extend": lambda: held.extend(5),
+        "cancel": lambda: queue.cancel([1]),
+        "reschedule": lambda: queue.reschedule(1, delay=5),
+        "move": lambda: queue.move(to=other),
+        "move to it": lambda: other.move(to=queue),
+        "redrive": queue.redrive,
+        "purge": queue.purge,
+        "purge_dead": queue.purge_dead,
+        "purge_history": lambda: queue.purge_history(0),
+        "pause": queue.pause,
+        "resume": queue.resume,
+        "alter": lambda: queue.alter(labels={"a": "b"}),
+    }
+    if queue.definition.payload == other.definition.payload:
+        other.push(1)
+    else:
+        del calls["move"], calls["move to it"]  # refused for the payload
+    for looks in (False, True):
+        for name, call in calls.items():
+            queue.context.next_look = 1e-9 if looks else math.inf
+            try:
+                call()
+            except QueueNotFound:
+                continue
+            except Exception as error:
+                raise AssertionError(f"{name} of a dropped queue says something else: {error!r}") from error
+            raise AssertionError(f"{name} of a dropped queue")
+    with database_of(queue).connect() as connection:
+        try:
+            queue.take(connection)
+        except QueueNotFound:
+            return
+        raise AssertionError("take of a dropped queue")
+
+
+def database_of(queue: Queue) -> sa.Engine:
+    return queue.context.runner.sa_engine
+
+
+def check_a_handle_is_of_one_subscription(database: Database) -> None:
+    """A dropped subscription, or one of a topic that was made again, gets nothing of its successors."""
+    topic = database.create_topic("events", payload="text")
+    mail = topic.subscribe("mail")
+    topic.push("a")
+    held = claimed(mail)
+    database.queue("events/mail").drop()
+    audit = topic.subscribe("audit")
+    topic.push("b")
+    check_gets_nothing(mail, held)
+    assert [claim.payload for claim in audit.pop_many(9)] == ["a", "b"]
+    log = topic.subscribe("log")
+    database.topic("events").drop()
+    again = database.create_topic("events", payload="text", groups=True)
+    later = [again.subscribe(name) for name in ("log", "audit")]
+    again.push("c", group="g")
+    for each in (mail, audit, log):
+        check_gets_nothing(each, held)
+    of_topic: list[Callable[[], Any]] = [
+        lambda: topic.push("x"),
+        lambda: topic.push_many("xy"),
+        lambda: topic.subscribe("more"),
+        lambda: topic.subscribe("log"),
+        lambda: topic.subscription("log"),
+        topic.subscriptions,
+    ]
+    for call in of_topic:
+        try:
+            call()
+        except QueueNotFound:
+            continue
+        raise AssertionError("a dropped topic goes on")
+    assert [[claim.payload for claim in each.pop_many(9)] for each in later] == [["c"], ["c"]]
+
+
+def check_gets_nothing(subscription: Queue, held: Claim) -> None:
+    calls: dict[str, Callable[[], Any]] = {
+        "pop_many": lambda: subscription.pop_many(9),
+        "pop": subscription.pop,
+        "peek": subscription.peek,
+        "stats": subscription.stats,
+        "complete": held.complete,
+        "fail": lambda: held.fail("why"),
+        "purge": subscription.purge,
+        "pause": subscription.pause,
+    }
+    for looks in (False, True):
+        for name, call in calls.items():
+            subscription.context.next_look = 1e-9 if looks else math.inf
+            try:
+                call()
+            except QueueNotFound:
+                continue
+            raise AssertionError(f"{name} of a dropped subscription")

@@ -73,11 +73,27 @@ class SteppingCursor:
 
         return self._cursor.executemany(statement, counted())
 
+    def packet(self, statements: str) -> Any:
+        """Run several statements, between which the server goes on by itself: one step."""
+        result = self._cursor.packet(statements)
+        self._steps.step("packet")
+        return result
+
     @contextmanager
     def copy(self, statement: str) -> Iterator[Any]:
         with self._cursor.copy(statement) as copy:
             yield SteppingCopy(copy, self._steps)
         self._steps.step("end of the copy")
+
+
+def torn(self: SteppingCursor, statements: str) -> Any:
+    """Send the statements of a packet one by one, as the packet of a mutant does."""
+    found = []
+    for statement in statements.split(";\n"):
+        self.execute(statement)
+        if self._cursor.description:
+            found.append(self._cursor.fetchall())
+    return found
 
 
 @dataclass

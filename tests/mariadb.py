@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -48,7 +48,8 @@ def index_of(queue: Any, state: str) -> str:
 def _blocked_threads(watch: sa.Connection) -> set[int]:
     # Not information_schema.innodb_trx, which caches its content for a tenth of a second.
     words = watch.exec_driver_sql("show engine innodb status").one()[2]
-    heads = [transaction.partition("thread id ") for transaction in words.split("---TRANSACTION")]
+    # Before the first of them is the last deadlock, whose sessions waited then.
+    heads = [transaction.partition("thread id ") for transaction in words.split("---TRANSACTION")[1:]]
     return {int(thread.split(",")[0]) for before, _, thread in heads if thread and "LOCK WAIT" in before}
 
 
@@ -66,7 +67,9 @@ def programs() -> tuple[str, str] | None:
 
 
 @contextmanager
-def server(install: str, serve: str, connections: int, flushes: bool) -> Iterator[tuple[str, Callable[[], None], Any]]:
+def server(
+    install: str, serve: str, connections: int, flushes: bool, extra: Sequence[str] = ()
+) -> Iterator[tuple[str, Callable[[], None], Any]]:
     """Run a private server in a temporary folder. Yields its URL, and functions to start it again and to kill it."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -81,6 +84,7 @@ def server(install: str, serve: str, connections: int, flushes: bool) -> Iterato
     data = f"--datadir={folder / 'data'}"
     options = [f"--port={url.port}", "--bind-address=127.0.0.1", f"--socket={folder / 'socket'}"]
     options += [f"--log-error={folder / 'log'}", f"--pid-file={folder / 'pid'}", f"--max-connections={connections}"]
+    options += extra
     # After a failed test a transaction may stay open, and the drop of its schema would wait for it for a day.
     options += ["--lock-wait-timeout=20"]
     if not flushes:
@@ -109,7 +113,7 @@ def server(install: str, serve: str, connections: int, flushes: bool) -> Iterato
 
 def _await(url: sa.URL, server: subprocess.Popen[bytes]) -> None:
     """Wait until the server answers, and create the database of the URL."""
-    engine = sa.create_engine(url.set(database="mysql"))
+    engine = sa.create_engine(url.set(drivername="mysql+pymysql", database="mysql"))
     deadline = monotonic() + 60
     while True:
         try:

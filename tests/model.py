@@ -44,7 +44,7 @@ class Item:
     lease_until: datetime | None = None
     expires_at: datetime | None = None
     finished_at: datetime | None = None
-    errors: list[tuple[int, datetime, str | None, str]] = field(default_factory=list)
+    errors: list[tuple[int, datetime, str | None, str, int]] = field(default_factory=list)
     told: bool = False
     in_run: bool = False
 
@@ -135,7 +135,7 @@ class Model:
         backoff, state = self.definition.backoff, "lost"
         wait = min(backoff.cap, backoff.base * backoff.factor ** (attempt - 1)) if retry_in is None else retry_in
         for item in self._held([claim], now):
-            item.errors.append((item.attempts, now, item.consumer, error))
+            item.errors.append((item.attempts, now, item.consumer, error, len(item.errors) + 1))
             item.token = item.lease_until = None
             if item.told:
                 self._cancelled(item, now)
@@ -247,7 +247,7 @@ class Model:
             if item.state == "scheduled" and item.due_at is not None and item.due_at <= now:
                 item.state = "ready"
             elif item.state == "in_progress" and item.lease_until is not None and item.lease_until <= now:
-                item.errors.append((item.attempts, now, item.consumer, "lease expired"))
+                item.errors.append((item.attempts, now, item.consumer, "lease expired", len(item.errors) + 1))
                 if item.told:
                     self._cancelled(item, now)
                     continue
@@ -264,7 +264,7 @@ class Model:
                     self._finish(item, now)
                     item.state = "expired"
                 else:
-                    item.errors.append((item.attempts, now, item.consumer, "expired"))
+                    item.errors.append((item.attempts, now, item.consumer, "expired", len(item.errors) + 1))
                     item.state = "dead"
 
     def _settle(self, now: datetime) -> None:

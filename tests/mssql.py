@@ -24,6 +24,7 @@ def kinds(kind: Callable[..., Any]) -> Iterator[Any]:
             "mssql",
             lambda request: request.getfixturevalue("mssql_url"),
             crowd=16,
+            producers_and_consumers=(4, 25),  # 100 connections: a server with little memory refuses more
             side_by_side=True,
             explain=None,  # SHOWPLAN is a session setting, and does not show prepared batches
             sorts="sort",

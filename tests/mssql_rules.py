@@ -60,6 +60,78 @@ def forbidden(batch: str, layout: Layout) -> list[str]:
     return [f"{word[0] if isinstance(word, tuple) else word} is there" for word in re.findall(FORBIDDEN, batch)]
 
 
+# Microsoft's page of table hints: a table has one hint of each group at most (error 1047).
+HINTS = {
+    "granularity": ("paglock", "nolock", "readcommittedlock", "rowlock", "tablock", "tablockx"),
+    "isolation": ("holdlock", "nolock", "readcommitted", "repeatableread", "serializable"),
+}
+# The page has READCOMMITTEDLOCK among the granularities. NServiceBus and Rebus dequeue with this pair.
+SHIPPED = {"readcommittedlock", "rowlock"}
+
+
+def hints(batch: str, layout: Layout) -> list[str]:
+    """A table has at most one hint of each group."""
+    wrong = []
+    for given in re.findall(r"\bwith \(((?:[^()]|\([^()]*\))*)\)", batch):
+        words = {*re.findall(r"\w+", re.sub(r"\([^()]*\)", "", given))}
+        for group, names in HINTS.items():
+            of_group = words.intersection(names)
+            if len(of_group) > 1 and of_group != SHIPPED:
+                wrong.append(f"{' and '.join(sorted(of_group))} are both of {group}")
+    return wrong
+
+
+def applocks(batch: str, layout: Layout) -> list[str]:
+    """An application lock belongs to a transaction, is that of one object, and is looked at after it was asked for."""
+    wrong = []
+    for given in re.findall(r"exec @granted = sp_getapplock\s+([^;]*)", batch):
+        if "@LockOwner = N'Transaction'" not in given:
+            wrong.append("an application lock of the session")
+        of_all = "@Resource = N'tablequeue'" in given
+        if not of_all and not re.search(r"@resource nvarchar\(255\) = concat\(N'[^']+', object_id\(N'", batch):
+            wrong.append("an application lock that is not of one object")
+        if not re.search(r"@granted (<|>=) 0|@granted as|select @granted|iif\(@granted", batch):
+            wrong.append("an application lock that nobody looks at")
+    return wrong
+
+
+def pages(batch: str, layout: Layout) -> list[str]:
+    """The indexes of a log, and of its runs, are locked by row: READPAST would pass over a whole page otherwise."""
+    if "__holes primary key" not in batch:
+        return []
+    found = re.findall(r"\S+ primary key clustered\b[^\n]*|\bcreate index \S+ on\b[^\n]*", batch)
+    return [f"pages are locked: {line}" for line in found if "__holes" not in line and "_locks = off" not in line]
+
+
+def identities(batch: str, layout: Layout) -> list[str]:
+    """SCOPE_IDENTITY() is that of the last insert in the scope, which may be one by OUTPUT ... INTO."""
+    return [f"{word} is there" for word in re.findall(r"\bscope_identity\(\)|@@identity|\bident_current\b", batch)]
+
+
+# A statement that deletes: from a table, from an alias of one, or from the rows of a WITH.
+DELETE = re.compile(r"delete (?:top \(\S+\) )?from (\S+)(?:\n(?!where)(?:.*\n)*?from (\S+))?")
+
+
+def notes(batch: str, grouped: Iterable[str]) -> list[str]:
+    """A statement that inserts into a grouped queue, or deletes from it, notes the groups; a dead letter holds none."""
+    wrong = []
+    for table in grouped:
+        changes = len(re.findall(rf"\binsert into {table} \((?![^;]*\n    'dead')", batch))
+        for statement in statements(batch):
+            of_rows = re.match(r"with (\w+) as \([\s\S]*?\bfrom (\S+)[\s\S]*\ndelete from \1\b", statement)
+            deleted = DELETE.match(statement)
+            target = of_rows[2] if of_rows else deleted and (deleted[2] or deleted[1])
+            changes += target == table and not statement.endswith("state = 'dead'")
+        if batch.count(f"into {table}__turns") < changes:
+            wrong.append(f"{table} without its notes")
+    return wrong
+
+
+def executed(batch: str, layout: Layout) -> list[str]:
+    """Return the procedures of the queue that a batch executes."""
+    return re.findall(r"\bexec (?:@\w+ = )?(?:\w+\.)?(tq_\w+)", batch)
+
+
 def locks(batch: str, layout: Layout) -> list[str]:
     """Rows that are selected for a change are locked row by row, and locked rows are skipped."""
     wrong = []
@@ -117,7 +189,7 @@ def filters(batch: str, layout: Layout) -> list[str]:
             if predicate not in re.sub(r"\b\w+\.(?=\w)", "", select):
                 wrong.append(f"{name} has the filter {predicate}")
         # The table of the keys that stay taken for a time has them as its primary key, without a filter.
-        keyed = "__keys " not in select and re.search(r"\bdedup_key (=|in)", select)
+        keyed = "__keys " not in select and re.search(r"(?<!set )\bdedup_key (=|in)", select)
         if keyed and "@batch" not in select.partition("where")[0] and "dedup_key is not null" not in select:
             wrong.append("the filter of the keys is missing")
     return wrong
@@ -258,6 +330,10 @@ def _conditions(statement: str) -> str:
 
 RULES: tuple[Callable[[str, Layout], list[str]], ...] = (
     forbidden,
+    hints,
+    applocks,
+    pages,
+    identities,
     bounded,
     orders,
     filters,

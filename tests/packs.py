@@ -13,7 +13,7 @@ from tests.servers import KINDS, VariantKind
 # The files of the conformance suite that also test packs: those about messages in progress.
 FILES = frozenset(
     (
-        "test_cancel test_complete_and_claim test_consume test_finish test_history test_keys test_leases "
+        "test_cancel test_complete_and_claim test_consume test_errors test_finish test_history test_keys test_leases "
         "test_transactions"
     ).split()
 )

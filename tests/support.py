@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Claim, LeaseLost, Message, Queue
+from tablequeue import Claim, Database, LeaseLost, Message, Queue
 from tablequeue.engines.engine import Engine
 from tablequeue.states import STATES
 
@@ -73,6 +73,12 @@ def at_once(queue: Queue) -> Queue:
     """Return the queue as if between two sweeps, so that calls that can be one transaction are one."""
     queue.context.table.next_sweep = math.inf
     return queue
+
+
+def idle_for_long(database: Database) -> None:
+    """Make the idle connections look as if the last call on them was an hour ago."""
+    for raw in database._runner._idle:
+        raw.used_at -= 3600
 
 
 def complete_all(queue: Queue, done: Event) -> list[int]:

@@ -6,6 +6,7 @@ So it shows how the drivers translate values and errors, and what they send. It 
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -212,6 +213,7 @@ class _Session(BaseRequestHandler):
 
     def handle(self) -> None:
         self.prepared: dict[int, str] = {}
+        self.server.sessions.append(self.request)
         try:
             while True:
                 kind, body = self._message()
@@ -307,10 +309,16 @@ class Server(ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Session)
         self.reply = reply
         self.sent: list[Sent] = []
+        self.sessions: list[socket.socket] = []
 
     @property
     def port(self) -> int:
         return int(self.server_address[1])
+
+    def close_sessions(self) -> None:
+        """Close the connections of all clients, as a server does that ends."""
+        while self.sessions:
+            self.sessions.pop().shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

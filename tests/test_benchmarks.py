@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -64,6 +67,38 @@ def test_what_is_slower_is_said(aim: float | None, rate: float, line: str | None
     ours = Figure("SQLite", "push", "tablequeue", "messages/s", [100])
     other = Figure("SQLite", "push", "other", "messages/s", [rate], aim)
     assert list(page.slower(results(ours, other))) == ([] if line is None else [line])
+
+
+@pytest.fixture
+def adapter() -> Any:
+    spec = importlib.util.spec_from_file_location("adapter", alone.ADAPTER)
+    assert spec is not None
+    assert spec.loader is not None
+    adapter = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(adapter)
+    return adapter
+
+
+def test_the_adapter_fills_the_queue_without_asking_for_its_depth(adapter: Any, tmp_path: Path) -> None:
+    """To ask before each push made the producer slower the longer it ran."""
+    with tablequeue.connect(f"sqlite:///{tmp_path}/work.db") as database:
+        bench = adapter.Bench(database)
+        bench.queue.drop()  # so a question would be refused
+        asked = bench._up_to_depth(300)
+        for numbers in ([128, 128, 44], [100]):
+            for number in numbers:
+                assert next(asked) == number
+                bench.pushed += number
+            bench.claimed += 100
+
+
+def test_the_percentiles_of_the_adapter_are_those_of_the_last_seconds(adapter: Any) -> None:
+    latencies = adapter.Latencies()
+    assert latencies.percentiles() == {"p50": 0.0, "p95": 0.0, "p99": 0.0}
+    for milliseconds in range(1, 1001):
+        latencies.add(milliseconds)
+    for share, value in latencies.percentiles().items():
+        assert value == pytest.approx(10 * int(share[1:]), rel=0.01)
 
 
 def test_the_adapter_writes_what_the_independent_benchmark_requires(postgresql_url: str) -> None:

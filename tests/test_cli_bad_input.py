@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -376,7 +377,7 @@ def test_a_push_that_stops_half_way(
             raise error
         return push_many(self, *args, **kwargs)
 
-    monkeypatch.setattr(sys.modules["tablequeue.cli.push"], "CHUNK", 2)
+    monkeypatch.setattr(import_module("tablequeue.cli.push"), "CHUNK", 2)
     monkeypatch.setattr(Queue, "push_many", stop)
     run(path, "push", "emails", input="1\n" * 9, code=code)
     assert emails.stats().ready == 0

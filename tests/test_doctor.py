@@ -181,6 +181,9 @@ def test_autovacuum_that_is_switched_off(place: Place, db: Database, queue: Queu
     [
         ("-c synchronous_commit=off", "takes back what push has returned"),
         ("-c default_transaction_isolation=serializable", "fail where they meet others"),
+        ("-c default_transaction_read_only=on", "default_transaction_read_only is on: every push and every claim"),
+        ("-c statement_timeout=5s", "statement_timeout is 5000 ms: calls that wait for a lock"),
+        ("-c idle_session_timeout=60s", "idle_session_timeout is 60000 ms: the session that wakes"),
     ],
 )
 def test_settings_of_postgresql(place: Place, option: str, harm: str) -> None:
@@ -230,5 +233,10 @@ def test_commits_that_are_not_flushed(place: Place, queue: Queue) -> None:
 def test_settings_of_mariadb(place: Place, kind: Kind, queue: Queue) -> None:
     lax = rewritten(kind.engine_class, check_settings=lambda text: text.replace("'STRICT') = 0", "'STRICT') > 0"))
     assert "cut off what does not fit" in words(place.open_with(lax).doctor(), None)
+    place.execute("set global read_only = 1")
+    try:
+        assert "read_only is '1': pushes and claims" in words(place.open().doctor(), None)
+    finally:
+        place.execute("set global read_only = 0")
     late = rewritten(kind.engine_class, check_purge=lambda text: text.replace("> 100000", ">= 0"))
     assert "are not cleaned up yet" in words(place.open_with(late).doctor(), None)

@@ -121,10 +121,9 @@ def server() -> Iterator[tds.Server]:
 
 def queue_on(server: tds.Server, driver: Callable[[int], Any], **definition: Any) -> Queue:
     """Return a queue whose calls go to the stand-in through the driver."""
-    connection = driver(server.port)
     url = sa.make_url("mssql+pymssql://")
-    pooled = SimpleNamespace(dbapi_connection=connection, detach=lambda: None, invalidate=lambda: None)
-    sa_engine: Any = SimpleNamespace(url=url, raw_connection=lambda: pooled, dispose=lambda close=True: None)
+    pool = sa.NullPool(lambda: driver(server.port))
+    sa_engine: Any = SimpleNamespace(url=url, pool=pool, raw_connection=pool.connect, dispose=lambda close=True: None)
     engine = SQLServer(url.get_dialect()())
     made = Definition(**definition)
     row = (engine.table("work", made).entry, engine.schema_version)
@@ -222,6 +221,23 @@ def test_bytes_come_back_as_they_are_stored(server: tds.Server, driver: Callable
     assert [stored.payload for stored in queue.peek()] == [payload]
     (batch,) = arrow.stream_batches(queue, "ab" * 16, [7], arrow.columns(queue, "stream"))
     assert batch.to_pylist()[0]["payload"] == payload
+
+
+def test_a_connection_that_the_server_closed_is_not_used(server: tds.Server, driver: Callable[[int], Any]) -> None:
+    queue = queue_on(server, driver, payload="text")
+    (raw,) = queue.context.runner._idle
+    raw.used_at -= 3600
+    assert raw.is_open()
+    server.close_sessions()
+    server.reply = lambda sent: (
+        tds.Rows([tds.Column("compatibility_level", "int")], [(160,)])
+        if "compatibility_level" in sent.text
+        else selected(sent.text, message_of("a"))
+    )
+    claim = queue.pop()
+    assert claim is not None
+    assert claim.payload == "a"
+    assert raw not in queue.context.runner._all
 
 
 def test_half_a_surrogate_fails_no_message(server: tds.Server, driver: Callable[[int], Any]) -> None:

@@ -16,12 +16,14 @@ import pytest
 from tablequeue import Database, NewMessage, errors
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
+from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
 from tablequeue.operations import schedule
 from tests.mssql_stand_in import (
     DEADLOCK,
     LOCK_TIMEOUT,
+    NOT_GRANTED,
     SAME_FRONT,
     SAME_KEY,
     TIME,
@@ -215,7 +217,9 @@ def test_an_upgrade_is_one_transaction_and_leaves_neighbours_alone(server: Serve
     definition = json.dumps(queue.definition.to_dict())
     names = ["work", *(["work_turns"] if neighbour else [])]
     server.answers["select name, definition from tq_queues"] = lambda params: [(name, definition) for name in names]
-    server.answers["select definition"] = lambda params: [(definition, 2 if params == ("work",) else 5)]
+    server.answers["select definition"] = lambda params: [
+        (definition, 2 if params == ("work",) else SQLServer.schema_version)
+    ]
     sa_engine: Any = server
     database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
     assert database.upgrade()["work"] == 2
@@ -271,11 +275,27 @@ def test_a_savepoint_in_the_words_of_others(server: Server) -> None:
 
 def test_a_deadlock_is_tried_again(server: Server) -> None:
     queue = queue_on(server)
-    answers = iter([DEADLOCK, LOCK_TIMEOUT, rows(range(1, 2))])
+    answers = iter([DEADLOCK, LOCK_TIMEOUT, NOT_GRANTED, rows(range(1, 2))])
     server.answers["update next"] = lambda params: next(answers)
     claim = queue.pop()
     assert claim is not None
     assert claim.id == 1
+
+
+def test_a_claim_in_turn_chooses_again_if_others_claimed_what_it_chose(server: Server) -> None:
+    queue = queue_on(server, groups="fair")
+    server.answers["order by newid"] = lambda params: [(7,)]  # a group has something ready
+    answers = iter([[], [(1, '"x"', None, 1, TIME, TIME, TIME, 0, "g", None, None, 7)], []])
+    server.answers["update next"] = lambda params: next(answers)
+    claim = queue.pop()
+    assert claim is not None
+    assert claim.id == 1
+
+
+def test_a_claim_in_turn_of_an_empty_queue_ends(server: Server) -> None:
+    queue = queue_on(server, groups="fair")
+    assert queue.pop() is None
+    assert sum("update next" in text for text, _ in server.sent) <= 2
 
 
 def test_a_key_that_came_between(server: Server) -> None:
@@ -324,3 +344,36 @@ def test_a_lock_timeout_is_no_empty_queue_elsewhere(server: Server) -> None:
     queue = queue_on(server)
     server.answers["update next"] = lambda params: LOCK_TIMEOUT
     refuses(errors.Locked, queue.pop)
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def test_one_thread_polls_for_all_consumers_of_a_process(server: Server) -> None:
+    """Each queue by a statement of its own: a look is a batch with variables."""
+    queue = queue_on(server)
+    table = queue.context.table
+    other = queue.context.engine.table("other", table.definition)
+    server.answers["from tq_other"] = lambda params: [(0.0, 0)]
+    server.answers["as seconds"] = lambda params: [(None, 0)]
+    listener = SQLServerPoll(queue.context.runner._connect())
+    for each in (table, other):
+        listener.attend(each)
+    server.sent.clear()
+    assert [*(listener.listen() or ())] == ["tq_other"]
+    assert ["from tq_other" in text for text, _ in server.sent] == [False, True]
+    listener.close()
+    assert listener.listen() is None
+
+
+def test_a_consumer_that_waits_is_woken_by_the_poll(server: Server) -> None:
+    queue = queue_on(server)
+    looks = iter([(None, 0)] * 3)
+    server.answers["as seconds"] = lambda params: [next(looks, (0.0, 0))]
+    answers = iter([rows(range(0))])
+    server.answers["update next"] = lambda params: next(answers, rows(range(1, 2)))
+    server.answers[r"message.token = @token"] = lambda params: [(1, None)]
+    with queue.receive(wait=60) as claim:
+        assert claim is not None
+        assert claim.id == 1
+    queue.context.runner.close()

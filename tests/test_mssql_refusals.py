@@ -38,6 +38,9 @@ SAID: list[tuple[type[Exception], int, str, str]] = [
     (errors.Conflict, 1205, "Serialization failure", "Transaction was deadlocked and chosen as the deadlock victim."),
     (errors.Locked, 1222, "General error", "Lock request time out period exceeded."),
     (errors.Locked, 51000, "General error", "tablequeue: another program is creating or dropping queues in this one"),
+    (errors.Locked, 51000, "General error", "tablequeue: other consumers are claiming from this subscription"),
+    (errors.Locked, 51000, "General error", "tablequeue: other sessions are sequencing this topic"),
+    (errors.QueueNotFound, 2812, "General error", "Could not find stored procedure 'tq_work__sequence'."),
     (errors.BadInput, 650, "Syntax error or access violation", "You can only specify the READPAST lock in the READ "
      "COMMITTED or REPEATABLE READ isolation levels."),
     (errors.BadInput, 1934, "General error", "INSERT failed because the following SET options have incorrect settings: "
@@ -53,6 +56,12 @@ SAID: list[tuple[type[Exception], int, str, str]] = [
     (errors.NoRights, 262, "Syntax error or access violation", "CREATE TABLE permission denied in database 'work'."),
     (errors.Full, 9002, "General error", "The transaction log for database 'work' is full due to 'LOG_BACKUP'."),
     (errors.ReadOnly, 3906, "General error", "Failed to update database 'work' because the database is read-only."),
+    (errors.ReadOnly, 978, "General error", "The target database ('work') is in an availability group and is currently "
+     "accessible for connections when the application intent is set to read only."),
+    (errors.Unreachable, 10928, "General error", "Resource ID : 1. The request limit for the database is 90 and has "
+     "been reached."),
+    (errors.Unreachable, 17809, "General error", "Could not connect because the maximum number of '100' user "
+     "connections has already been reached."),
     (errors.Unreachable, 18456, "Invalid authorization specification", "Login failed for user 'sa'."),
     (errors.Unreachable, 4060, "Syntax error or access violation", 'Cannot open database "work" for the login.'),
     (errors.QueueDiffers, 2010, "General error", "Cannot perform alter on 'dbo.tq_work_push' because it is an "

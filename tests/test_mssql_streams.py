@@ -169,7 +169,7 @@ def test_all_is_published_in_one_transaction(server: Server, design: dict[str, A
         "insert into tq_work__writers",
         "insert into @given",
         *(["insert into @given"] if design else []),
-        "delete from tq_work__staged with",
+        "while @deleted = @step",
     ]
 
 

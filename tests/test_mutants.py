@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import unwrap
 from threading import Barrier
 from typing import Any, ClassVar
@@ -48,6 +48,7 @@ def of_one(statements: list[str], id: int) -> list[str]:
         head, _, rest = update.partition("\nwhere ")
         return [f"{head}\nwhere id = {id} {rest[rest.rindex('returning') :]}"]
     chosen = re.sub(r"\(\s*select .* skip locked\s*\)", f"(select last_insert_id({id}) as claimed)", update, flags=re.S)
+    chosen = re.sub(r"\nwhere state.*", "", chosen)
     return [chosen, *(re.sub(r"and token = .*", "", statement) for statement in select)]
 
 
@@ -157,18 +158,14 @@ def take_and_put_back(engine: type[Engine]) -> type[Engine]:
 def half_a_batch(engine: type[Engine]) -> type[Engine]:
     """Completes the first half of a batch, and reports the whole batch."""
 
-    class HalfTheIds(engine):  # type: ignore[misc, valid-type]
-        def dump_ids(self, ids: Sequence[int]) -> Any:
-            self.asked = list(ids)
-            return super().dump_ids(ids[: (len(ids) + 1) // 2])
-
     class HalfABatch(type(engine.messages)):  # type: ignore[misc]
         def complete(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[int]:
-            super().complete(cursor, table, params)
-            asked: list[int] = table.engine.asked
+            asked: list[int] = table.engine.load_ids(params["ids"])
+            half = table.engine.dump_ids(asked[: (len(asked) + 1) // 2])
+            super().complete(cursor, table, params | {"ids": half})
             return asked
 
-    return with_parts(HalfTheIds, {"messages": HalfABatch})
+    return with_parts(engine, {"messages": HalfABatch})
 
 
 def claims_all_the_same(engine: type[Engine]) -> type[Engine]:
@@ -234,6 +231,7 @@ POISON = on(checks.check_poison_is_counted_at_claim, "poison", max_attempts=3)
 STRICT = on(checks.check_a_failed_head_holds_the_others, "strict", strict=True)
 GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
 RUNS = on(checks.check_runs, "runs", groups=True, max_attempts=9)
+OPEN_RUNS = on(checks.check_open_runs, "open runs", groups=True, max_attempts=9)
 RUNS_IN_TIME = on(checks.check_no_run_has_what_is_over, "runs in time", groups=True, expires=3_000_000_000)
 FAIR = on(checks.check_fair_share, "fair share", groups="fair")
 POP_GROUP = on(checks.check_pop_group, "pop group", groups="fair")
@@ -249,11 +247,20 @@ WINDOW = on(checks.check_window, "window")
 EXPIRY = on(checks.check_expiry, "expiry", expires=60)
 KEY_FOR = on(checks.check_key_for, "key for a time", key_for=300)
 RESULTS = on(checks.check_results, "results", results=True)
+ERRORS = on(checks.check_errors, "errors", max_attempts=99)
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
 
 def dead_letters(database: Database, kind: Kind) -> None:
     checks.check_dead_letters_move(database)
+
+
+def of_one_queue(database: Database, kind: Kind) -> None:
+    checks.check_a_handle_is_of_one_queue(database)
+
+
+def of_one_subscription(database: Database, kind: Kind) -> None:
+    checks.check_a_handle_is_of_one_subscription(database)
 
 
 def move_between(database: Database, kind: Kind) -> None:
@@ -348,7 +355,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "two in progress in a group": (without_heads, GROUPS),
     "two in progress in a strict queue": (without_heads, order("strict")),
     "a run that goes on and on": (
-        rewritten(r"(max|greatest)\(0, :n - 1\)|:look", "1000", "claim_run"),
+        rewritten(r"(max|greatest)\(0, :n - 1\)|:look|(?<=place < )@tq_n", "1000", "claim_run"),
         RUNS,
     ),
     "a run with what is due later": (
@@ -356,9 +363,25 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         RUNS,
     ),
     "a run with what is over": (rewritten(r"(message\.)?expires_at is null", r"1 = 1", "claim_run"), RUNS_IN_TIME),
-    "a failure that opens the group of a run": (rewritten("when in_run > 0 then ('blocked'|4)", "", "fail"), RUNS),
-    "a release that opens the group of a run": (rewritten("when in_run > 0 then 'blocked'", "", "release"), RUNS),
-    "a lease that opens the group of a run": (rewritten("when in_run > 0 then 'blocked'", "", "sweep"), RUNS),
+    "a failure that opens the group of a run": (rewritten("when in_run <> 0 then ('blocked'|4)", "", "fail"), RUNS),
+    "a release that opens the group of a run": (rewritten("when in_run <> 0 then 'blocked'", "", "release"), RUNS),
+    "a lease that opens the group of a run": (rewritten("when in_run <> 0 then 'blocked'", "", "sweep"), RUNS),
+    "an open run that closes its group": (
+        rewritten(r"(\w+\.)?in_run >= 0", "1 = 1", "promote", "create_heads"),
+        OPEN_RUNS,
+    ),
+    "an open run that is overtaken": (
+        rewritten(
+            r"\w+\.in_run (<> 0|> -[\w.{}]*id)",
+            "1 = 0",
+            *("promote", "create_heads", "create_group_functions", "retract"),
+        ),
+        OPEN_RUNS,
+    ),
+    "a run over what is in progress": (
+        rewritten(r"coalesce\(-max\(held\.in_run\), (\d+)\)", r"max(\1)", "claim_run"),
+        OPEN_RUNS,
+    ),
     "fair groups that go by ids": (one_slot, FAIR),
     "a claim of another group": (rewritten(":group", "'c'", "claim_group"), POP_GROUP),
     "a take that does not delete": (take_and_put_back, TAKE),
@@ -433,6 +456,8 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         KEY_FOR,
     ),
     "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
+    "a key that a waiting message keeps": (rewritten(r"taken_until > ", "taken_until >= ", "end_keys"), KEY_FOR),
+    "a key that a waiting message loses": (rewritten(r"taken_until > ", "taken_until < ", "end_keys"), KEY_FOR),
     "a result that nobody gave": (
         rewritten(r"(cast\(cast\(:result as text\) as json\)|:result)\)", "'1')", "keep_results"),
         RESULTS,
@@ -461,6 +486,17 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a move that leaves what has come": (forgets("forget_aside"), move_between),
     "a move that forgets the attempts": (rewritten(":attempts", "0", "put_aside"), move_between),
     "a move that forgets when a message expires": (rewritten(":expires_at", "null", "put_aside"), move_between),
+    "a message that keeps all errors": (rewritten(r">= 10(?=\s+then)", ">= 1000", "fail", "sweep"), ERRORS),
+    "errors that are numbered by those that are kept": (rewritten("number'(?!,)", "none'", "fail", "sweep"), ERRORS),
+    "a name of a table that is given again": (
+        rewritten(r"from (\S+dropped)", r"from \1 where 1 = 0", "dropped"),
+        of_one_queue,
+    ),
+    "a number of a subscription that is used again": (
+        rewritten(r"from (\S+dropped)", r"from \1 where 1 = 0", "dropped"),
+        of_one_subscription,
+    ),
+    "a drop that is not noted": (rewritten(r"\('(tq_\w+)'\)", r"('\1 ')", "note_dropped"), of_one_queue),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}
@@ -488,6 +524,8 @@ def test_the_mutant_is_noticed(place: Place, kind: Kind, mutant: Mutant, check: 
 @pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
 def test_a_place_that_was_filled_while_the_claim_waited(place: Place, kind: Kind, mutated: bool) -> None:
     """A claim that does not compare the notes, after it has waited for the rate, gets places that are occupied."""
+    if mutated and kind.name == "mariadb":
+        pytest.skip("There the claim looks for places after the wait.")
     mutant = rewritten(NOTE, "", "claim", "lock_slots")(kind.engine_class) if mutated else kind.engine_class
     database = place.open_with(mutant)
     queue = database.create_queue("work", payload="text", concurrency=2, rate=Rate(1000, burst=100))
@@ -515,7 +553,7 @@ def test_a_group_that_was_claimed_while_the_claim_waited(place: Place, kind: Kin
 @pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
 def test_a_run_that_began_while_a_promotion_waited(place: Place, kind: Kind, mutated: bool) -> None:
     """A promotion that does not look again makes a message ready whose group a run has closed meanwhile."""
-    mutant = rewritten(r"\w+\.in_run > 0", "1 = 0", "create_group_functions", "retract")(kind.engine_class)
+    mutant = rewritten(r"\w+\.in_run <> 0", "1 = 0", "create_group_functions", "retract")(kind.engine_class)
     engine = mutant if mutated else kind.engine_class
 
     class Ungated(type(engine.messages)):  # type: ignore[misc]

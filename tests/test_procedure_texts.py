@@ -67,7 +67,12 @@ EVERY = {**DESIGNS, **MORE}
 
 def on_sql_server(design: str) -> tuple[Engine, Table]:
     engine = engine_class("mssql")(sa.URL.create("mssql").get_dialect()(), "shop")
-    return engine, engine.table("work", Definition(**EVERY[design]))
+    plain = design.removesuffix("_dead_letters")
+    if plain == design:
+        return engine, engine.table("work", Definition(**EVERY[design]))
+    table = engine.table("work", Definition(dead_letter_to="failed", **EVERY[plain]))
+    table.dead_letters = engine.table("failed", Definition(**EVERY[plain]))
+    return engine, table
 
 
 def bodies(design: str) -> dict[str, str]:
@@ -119,6 +124,30 @@ def test_sql_server_s_parser_takes_them(design: str) -> None:
             assert len(declared) == len(set(declared)), batch
             if made:
                 assert {*re.findall(r"(?<!@)@\w+", batch)} - {"@key", "@value"} <= set(declared), batch
+
+
+DEAD_LETTERS = ("fifo", "groups", "strict")
+
+
+@pytest.mark.parametrize("design", [*EVERY, *(f"{design}_dead_letters" for design in DEAD_LETTERS)])
+def test_a_procedure_executes_those_that_the_queue_has(design: str) -> None:
+    """Otherwise it fails when it runs (error 2812), and the server says nothing when it is created."""
+    found = bodies(design)
+    there = {f"tq_work_{name}" for name in found}
+    for name, body in found.items():
+        missing = {*rules.executed(body, rules.Layout())} - there
+        assert not missing, name
+        assert rules.identities(body, rules.Layout()) == [], name
+        assert rules.hints(body, rules.Layout()) == [], name
+    broken = found["_sweep"].replace("__due", "__overdue")
+    assert {*rules.executed(broken, rules.Layout())} - there, "the check must notice a procedure that is not there"
+
+
+@pytest.mark.parametrize("design", ["strict", "groups", "strict_dead_letters", "groups_dead_letters"])
+def test_a_procedure_notes_the_groups_that_it_changes(design: str) -> None:
+    for name, body in bodies(design).items():
+        plain = re.sub(r"(?m)^ +", "", body)
+        assert rules.notes(plain, ("shop.tq_work", "shop.tq_failed")) == [], name
 
 
 def misfits(body: str) -> list[str]:

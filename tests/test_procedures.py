@@ -14,6 +14,7 @@ from tablequeue import Backoff, Database, Queue, errors
 from tablequeue.definition import Delivery
 from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
+from tablequeue.message import LONGEST_ERROR, error_text
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place
 from tests.sessions import Session, call, engine_of, made, session, transaction
@@ -98,6 +99,18 @@ def test_expired_messages_without_a_history_move_there_too(db: Database) -> None
     assert [message.errors[-1].error for message in failed.peek()] == ["expired", "expired"]
     assert [message.headers["tablequeue-origin"]["id"] for message in failed.peek()] == ids
     assert counts(queue) == {}
+
+
+def test_the_ends_of_a_long_error_are_kept(db: Database) -> None:
+    queue = made(db)
+    queue.push(1)
+    [(id, *_, token)] = call(db, "pop")
+    text = "a" * 5_000 + "é" * 30_000 + "\N{SNAKE}" * 5_000
+    call(db, "fail", id=id, token=token, error=text)
+    assert found(queue, id).errors[-1].error == error_text(text)
+    [(id, *_, token)] = call(db, "pop", now=engine_of(db).dump_time(START))
+    call(db, "fail", id=id, token=token, error="\N{SNAKE}" * LONGEST_ERROR)
+    assert found(queue, id).errors[-1].error == "\N{SNAKE}" * LONGEST_ERROR
 
 
 @pytest.mark.parametrize("verb", ["complete", "release", "fail", "extend"])
@@ -194,6 +207,23 @@ def test_groups_are_promoted_by_pop_and_complete(db: Database) -> None:
     assert [row[0] for row in call(db, "pop", n=5)] == [2]
 
 
+@pytest.mark.parametrize("options", [{}, {"strict": True}, {"groups": True}], ids=["fifo", "strict", "groups"])
+def test_a_push_returns_the_id_of_its_message(db: Database, options: dict[str, Any]) -> None:
+    """On SQL Server a push to a grouped queue also writes a note, which has an identity of its own."""
+    queue = made(db, **options)
+    queue.push_many([0, 0], group="x" if "groups" in options else None)  # messages and notes are not equally many
+    group = {"group": "x"} if "groups" in options else {}
+    pushed = [call(db, "push", payload=str(number), **group)[0][0] for number in range(3)]
+    assert [found(queue, id).payload for id in pushed] == [0, 1, 2]
+
+
+def test_the_first_pop_of_a_session_from_a_queue_that_delivers_at_most_once(db: Database) -> None:
+    """It sweeps first: that executes the other procedures of the queue."""
+    queue = made(db, delivery="at_most_once")
+    id = queue.push(1)
+    assert [row[0] for row in call(db, "pop")] == [id]
+
+
 def test_a_key_is_taken_once(db: Database) -> None:
     queue = made(db)
     [(id,)] = call(db, "push", payload="1", key="k")
@@ -220,10 +250,11 @@ def test_messages_expire(db: Database) -> None:
         refuses(BadInput, call, db, "push", payload="1", expires=wrong)
         refuses(BadInput, call, db, "push_many", messages="[1]", expires=wrong)
         refuses(BadInput, call, db, "push_each", messages=json.dumps([{"payload": 1, "expires": wrong}]))
-    queue.drop()
-    made(db)
-    refuses(BadInput, call, db, "push", payload="1", expires=5)
-    refuses(BadInput, call, db, "push_each", messages='[{"payload": 5, "expires": 30}]')
+    db.create_queue("plain")
+    db.install_procedures("plain")
+    with session(db, "plain") as plain:
+        refuses(BadInput, plain.call, "push", payload="1", expires=5)
+        refuses(BadInput, plain.call, "push_each", messages='[{"payload": 5, "expires": 30}]')
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
@@ -235,10 +266,12 @@ def test_results(db: Database, delivery: Delivery) -> None:
     assert [queue.result(id) for id in ids[:2]] == [{"a": [1, "\u00e9"]}] * 2
     call(db, "complete", ids=ids[2:], token=token)
     assert queue.result(ids[2]) is None
-    queue.drop()
-    made(db).push(1)
-    token = call(db, "pop")[0][-1]
-    refuses(BadInput, call, db, "complete", ids=[1], token=token, result="1")
+    plain = db.create_queue("plain")
+    db.install_procedures("plain")
+    plain.push(1)
+    with session(db, "plain") as one:
+        token = one.call("pop")[0][-1]
+        refuses(BadInput, one.call, "complete", ids=[1], token=token, result="1")
 
 
 # Elements of an array, and their values when popped. JSON is stored exactly.

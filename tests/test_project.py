@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -28,6 +30,12 @@ AROUND = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+AT_THE_ROOT = {
+    *".ci .editorconfig .gitattributes .github .gitignore .pre-commit-config.yaml".split(),
+    *"ARCHITECTURE.md CHANGELOG.md CODE_OF_CONDUCT.md CONTRIBUTING.md LICENSE README.md SECURITY.md".split(),
+    *"Makefile compose.yaml pyproject.toml uv.lock".split(),
+    *"benchmarks deploy docs examples scripts src tests".split(),
+}
 PATH = re.compile(r"(?<![\w/.-])((?:docs|tests|scripts|examples|benchmarks|src|\.github)/[\w./-]*\w)(?![\w%*<{])")
 VARIABLE = re.compile(r"\bTABLEQUEUE_TEST_\w+")
 
@@ -89,6 +97,20 @@ def test_help_names_every_target_that_a_person_calls() -> None:
     helped = "\n".join(re.findall('@echo "(.*)"', MAKEFILE))
     called = targets(MAKEFILE) - {"help", "servers", "clients"}
     assert {target for target in called if not re.search(rf"(?:make |; ){target}(?![\w-])", helped)} == set()
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="not a checkout of git")
+def test_nothing_stray_is_committed_at_the_root() -> None:
+    # In a container the checkout is another user's, which git refuses otherwise.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert {path.partition("/")[0] for path in listed.rstrip("\0").split("\0")} == AT_THE_ROOT
+
+
+def test_the_gate_runs_lint_check_and_test() -> None:
+    """`make check` has an environment of its own, where a test of a missing package fails that passes elsewhere."""
+    gate = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert re.findall("^make (.*)$", gate, re.MULTILINE) == ["lint", "check", "test"]
 
 
 def test_a_path_that_is_named_is_there() -> None:

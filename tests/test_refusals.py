@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import sqlite3
 import subprocess
@@ -28,7 +29,7 @@ from tablequeue.errors import (
     ReadOnly,
     Unreachable,
 )
-from tests.servers import Kind, Place, free_port
+from tests.servers import Kind, Place, free_port, only
 from tests.support import claimed, counts, ids_of, refuses, snapshot
 
 SECRET = "Tr0ub4dor"
@@ -275,6 +276,71 @@ def test_a_table_that_was_damaged_by_hand(place: Place) -> None:
     place.execute(f"alter table {place.table('work')} drop column consumer")
     refuses(DatabaseError, queue.pop)
     refuses(DatabaseError, queue.peek)
+
+
+@only("postgresql", "mariadb")
+def test_a_time_out_of_the_server_is_named_in_the_remedy(place: Place, kind: Kind) -> None:
+    place.open().create_queue("work", payload="text")
+    url = sa.make_url(place.url)
+    user = f"user_{place.schema}"
+    if kind.name == "postgresql":
+        url, setting = url.update_query_dict({"options": "-c statement_timeout=200"}), "statement_timeout"
+        lock, unlock = "lock table {} in access exclusive mode", "rollback"
+    else:
+        place.execute(f"create user {user}@'%%' with max_statement_time 0.2")
+        place.execute(f"grant all on *.* to {user}@'%%'")
+        url, setting = url.set(username=user), "max_statement_time"
+        lock, unlock = "lock tables {} write", "unlock tables"
+    queue = tablequeue.connect(url, schema=place.schema).queue("work")
+    with place.sa_engine().connect() as holder:
+        holder.exec_driver_sql(lock.format(place.table("work")))
+        assert setting in refuses(Locked, queue.push, "x").remedy
+        holder.exec_driver_sql(unlock)
+    queue.push("x")
+    queue.context.runner.close()
+    queue.context.runner.sa_engine.dispose()
+    if kind.name == "mariadb":
+        place.execute(f"drop user {user}@'%%'")
+
+
+@only("postgresql", "mariadb")
+def test_a_server_without_a_connection_left_says_so(place: Place, kind: Kind) -> None:
+    user = f"user_{secrets.token_hex(8)}"
+    if kind.name == "postgresql":
+        create, drop = f"create role {user} login connection limit 1", f"drop role {user}"
+    else:
+        create, drop = f"create user {user}@'%%' with max_user_connections 1", f"drop user {user}@'%%'"
+    place.execute(create)
+    if kind.name == "mariadb":
+        place.execute(f"grant all on *.* to {user}@'%%'")
+    sa_engine = sa.create_engine(sa.make_url(place.url).set(username=user))
+    with sa_engine.connect():
+        refusal = refuses(Unreachable, tablequeue.connect, sa_engine.url)
+        assert "no connection left" in refusal.cause
+        assert "fewer connections" in refusal.remedy
+    sa_engine.dispose()
+    place.execute(drop)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("FATAL:  sorry, too many clients already", "fewer connections"),
+        ('FATAL:  too many connections for role "app"', "fewer connections"),
+        ("FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute", "fewer connections"),
+        ("FATAL:  no more connections allowed (max_client_conn)", "fewer connections"),
+        ("FATAL:  Max client connections reached", "fewer connections"),
+        ("FATAL:  the database system is starting up", "Try again"),
+        ("FATAL:  the database system is not yet accepting connections", "Try again"),
+    ],
+)
+def test_logins_that_postgresql_or_a_pooler_refuses(words: str, remedy: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    from tablequeue.engines.postgresql.refusals import translated
+
+    error = translated(psycopg.OperationalError(f'connection failed: connection to server at "::1" failed: {words}'))
+    assert isinstance(error, Unreachable)
+    assert remedy in error.remedy
 
 
 # -- errors as values --------------------------------------------------------------------------------------------------

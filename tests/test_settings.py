@@ -168,3 +168,17 @@ def test_texts_that_a_caller_has_as_bytes(db: Database, place: Place) -> None:
         assert message is not None
         assert message.payload == "é"
         connection.rollback()
+
+
+@only("postgresql")
+@pytest.mark.parametrize("seconds", [30, 5])
+def test_the_server_ends_our_sessions_that_are_away(place: Place, seconds: int) -> None:
+    url = with_setting(place, "idle_in_transaction_session_timeout", "5s") if seconds == 5 else place.url
+    sa_engine = sa.create_engine(url)
+    with closing(sa_engine.raw_connection()) as proxy:
+        cursor = postgresql.adopt(proxy.driver_connection).cursor
+        cursor.execute(
+            "select current_setting('idle_in_transaction_session_timeout'), current_setting('tcp_user_timeout')"
+        )
+        assert cursor.fetchone() == (f"{seconds}s", "30000")
+    sa_engine.dispose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -13,11 +14,12 @@ from threading import Event
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
 
 import tablequeue
-from tablequeue import Database, Queue
+from tablequeue import Database, Queue, aio
 from tablequeue.engines.sqlite import connection
-from tablequeue.errors import DatabaseError
+from tablequeue.errors import BadInput, DatabaseError
 from tests.crowd import PATIENCE
 from tests.support import at, claimed, counts, ids_of, refuses
 
@@ -163,3 +165,41 @@ def test_an_engine_that_flushes_less_is_respected(
 
 def words_of(database: Database) -> str:
     return " ".join(finding.cause for finding in database.doctor())
+
+
+def test_a_connection_to_another_file_is_refused(tmp_path: Path) -> None:
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'one.db'}") as one:
+        queue = one.create_queue("work")
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'two.db'}") as two:
+        other = two.create_queue("work")  # of the same name
+    (tmp_path / "link.db").symlink_to(tmp_path / "one.db")
+    for path in (str(tmp_path / "two.db"), ":memory:"):
+        for theirs in (sqlite3.connect(path), sa.create_engine(f"sqlite:///{path}").connect()):
+            assert "one.db" in refuses(BadInput, queue.take, theirs).cause
+            assert "the database of the queue" in refuses(BadInput, queue.push, 1, connection=theirs).remedy
+            if isinstance(theirs, sqlite3.Connection):
+                assert not theirs.in_transaction, "it was refused before it began one"
+            theirs.close()
+    for path in ("one.db", "link.db"):
+        raw = sqlite3.connect(tmp_path / path)
+        queue.push(path, connection=raw)
+        raw.commit()
+        raw.close()
+    assert (counts(queue), counts(other)) == ({"ready": 2}, {})
+
+
+def test_an_async_connection_to_another_file_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        one, two = (f"sqlite+aiosqlite:///{tmp_path / name}" for name in ("one.db", "two.db"))
+        async with await aio.connect(one) as database, await aio.connect(two) as another:
+            queue, other = [await each.create_queue("work") for each in (database, another)]
+            engine = create_async_engine(two)
+            async with engine.connect() as connection:
+                with pytest.raises(BadInput, match=r"one\.db"):
+                    await queue.push(1, connection=connection)
+                await other.push(1, connection=connection)
+                await connection.commit()
+            await engine.dispose()
+            assert [(await each.stats()).ready for each in (queue, other)] == [0, 1]
+
+    asyncio.run(main())

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -86,7 +85,7 @@ def test_no_command_makes_a_file(folder: Path, command: str) -> None:
 def test_what_no_command_makes_is_every_command(folder: Path) -> None:
     """Except commands that only print, run elsewhere, or create a queue."""
     tried = {command.split()[0] for command in COMMANDS} | {"sql", "serve", "sqs", "report", "pipeline", "demo"}
-    assert tried == {*main.commands}
+    assert tried == {*main.names}
 
 
 def test_queue_create_makes_the_file(folder: Path) -> None:
@@ -206,7 +205,7 @@ def test_a_queue_that_is_there_needs_no_right_to_write(folder: Path) -> None:
 
 
 class LooksAndMakes(SQLite):
-    def missing(self, sa_engine: Any) -> None:
+    def missing(self) -> None:
         return None
 
 

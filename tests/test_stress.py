@@ -34,6 +34,15 @@ def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> 
     assert "nothing found" in done.stdout
 
 
+@only("sqlite", "postgresql", "mariadb")
+def test_a_round_of_topics(kind: Kind, request: pytest.FixtureRequest) -> None:
+    url = ["--url", kind.url(request)] if kind.server else []
+    command = [sys.executable, "-m", "tests.stress.topics", "--engine", kind.name, *url, "--seconds", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "  0 violations" in done.stdout
+
+
 @only("sqlite")
 @pytest.mark.parametrize(
     ("mutant", "queue", "action", "violation"),

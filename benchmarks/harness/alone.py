@@ -1,6 +1,6 @@
 """Run the adapter alone on a private PostgreSQL server, with the tokens of the harness, and print its last samples.
 
-python -m benchmarks.harness.alone [--seconds 30] [--rate 800] [--workers 32]
+python -m benchmarks.harness.alone [--seconds 30] [--rate 800] [--workers 32] [--depth 1000]
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TOKENS_EVERY, GRACE = 0.025, 10
 REQUIRED = {f"claim_{name}_ms" for name in ("p50", "p95", "p99")} | {"enqueue_rate", "completion_rate", "queue_depth"}
 
 
-def run(url: str, seconds: float, rate: float, workers: int) -> list[dict[str, Any]]:
-    """Return what the adapter has written."""
+def run(url: str, seconds: float, rate: float, workers: int, depth: int | None = None) -> list[dict[str, Any]]:
+    """Return what the adapter has written. With `depth` its producer fills the queue to that, without tokens."""
     settings = {
         "DATABASE_URL": url.replace("postgresql+psycopg", "postgres"),
         "SCENARIO": "long_horizon",
@@ -33,6 +33,8 @@ def run(url: str, seconds: float, rate: float, workers: int) -> list[dict[str, A
         "WORKER_COUNT": str(workers),
         "SAMPLE_EVERY_S": "2",
     }
+    if depth is not None:
+        settings |= {"PRODUCER_MODE": "depth-target", "TARGET_DEPTH": str(depth)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, str(ADAPTER)], env=os.environ | settings, **pipes) as adapter:
         assert adapter.stdin is not None
@@ -43,7 +45,7 @@ def run(url: str, seconds: float, rate: float, workers: int) -> list[dict[str, A
         began, sent = time.monotonic(), 0
         while (passed := time.monotonic() - began) < seconds:
             number = int(passed * rate) - sent
-            if number:
+            if number and depth is None:
                 print(f"ENQUEUE {number}", file=adapter.stdin, flush=True)
                 sent += number
             time.sleep(TOKENS_EVERY)
@@ -58,9 +60,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--rate", type=float, default=800)
     parser.add_argument("--workers", type=int, default=32)
+    parser.add_argument("--depth", type=int, help="fill the queue to this depth, instead of a rate")
     arguments = parser.parse_args()
     with postgresql_url() as url:
-        descriptor, *samples = run(url, arguments.seconds, arguments.rate, arguments.workers)
+        descriptor, *samples = run(url, arguments.seconds, arguments.rate, arguments.workers, arguments.depth)
     assert descriptor["kind"] == "descriptor", descriptor
     last = {sample["metric"]: sample["value"] for sample in samples}
     assert set(last) >= REQUIRED, last

@@ -25,7 +25,7 @@ work() {
         id=$(printf %s "$message" | cut -f 1)
         payload=$(printf %b "$(printf %s "$message" | cut -f 2)")
         attempts=$(printf %s "$message" | cut -f 4)
-        token=$(printf %s "$message" | cut -f 12)
+        token=$(printf %s "$message" | cut -f 13)
         case $payload in # the work
             *bad*)
                 run "call tq_orders_fail($id, '$token', $(text "what mariadb.sh cannot do"), null)" >/dev/null

@@ -1,29 +1,77 @@
 """Queues in the database you already have, pipelines on Spark."""
 
-from tablequeue import errors
-from tablequeue.database import Database, connect
-from tablequeue.definition import (
-    Definition,
-    Delivery,
-    History,
-    Keep,
-    Order,
-    PayloadType,
-    SubscriptionDefinition,
-    TopicDefinition,
-)
-from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
-from tablequeue.message import AttemptError, Claim, Message, NewMessage
-from tablequeue.operations.cancel import Cancellation
-from tablequeue.operations.doctor import Finding
-from tablequeue.operations.move_between import Moved
-from tablequeue.operations.stats import Activity, Stats, Times, Window
-from tablequeue.options import QueueOptions, SubscriptionOptions, TopicOptions
-from tablequeue.pacing import Backoff, Duration, Rate
-from tablequeue.payload import Unreadable
-from tablequeue.queue import OnConflict, Queue
-from tablequeue.states import FailedState, LiveState, State
-from tablequeue.topic import Lag, Start, Subscription, Topic
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tablequeue import errors
+    from tablequeue.database import Database, connect
+    from tablequeue.definition import (
+        Definition,
+        Delivery,
+        History,
+        Keep,
+        Order,
+        PayloadType,
+        SubscriptionDefinition,
+        TopicDefinition,
+    )
+    from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
+    from tablequeue.message import AttemptError, Claim, Message, NewMessage
+    from tablequeue.operations.cancel import Cancellation
+    from tablequeue.operations.doctor import Finding
+    from tablequeue.operations.move_between import Moved
+    from tablequeue.operations.stats import Activity, Stats, Times, Window
+    from tablequeue.options import QueueOptions, SubscriptionOptions, TopicOptions
+    from tablequeue.pacing import Backoff, Duration, Rate
+    from tablequeue.payload import Unreadable
+    from tablequeue.queue import OnConflict, Queue
+    from tablequeue.states import FailedState, LiveState, State
+    from tablequeue.topic import Lag, Start, Subscription, Topic
+
+    __version__: str
+
+# The public names of each module. A name is imported at its first use, because SQLAlchemy takes longer to import than
+# all else, and `tablequeue --version` needs none of them.
+_NAMES = {
+    "database": "Database connect",
+    "definition": "Definition Delivery History Keep Order PayloadType SubscriptionDefinition TopicDefinition",
+    "errors": "Cancelled Empty LeaseLost TablequeueError",
+    "message": "AttemptError Claim Message NewMessage",
+    "operations.cancel": "Cancellation",
+    "operations.doctor": "Finding",
+    "operations.move_between": "Moved",
+    "operations.stats": "Activity Stats Times Window",
+    "options": "QueueOptions SubscriptionOptions TopicOptions",
+    "pacing": "Backoff Duration Rate",
+    "payload": "Unreadable",
+    "queue": "OnConflict Queue",
+    "states": "FailedState LiveState State",
+    "topic": "Lag Start Subscription Topic",
+}
+
+
+if not TYPE_CHECKING:  # type checkers take a module with this function for one that has every name
+
+    def __getattr__(name: str) -> Any:
+        module = next((module for module, names in _NAMES.items() if name in names.split()), None)
+        if module is not None:
+            value: Any = getattr(import_module(f"tablequeue.{module}"), name)
+        elif name == "errors":
+            return import_module("tablequeue.errors")
+        elif name == "__version__":
+            value = import_module("importlib.metadata").version("tablequeue")
+        else:
+            raise AttributeError(f"module 'tablequeue' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
+
 
 __all__ = [
     "Activity",

@@ -21,9 +21,9 @@ from tablequeue import telemetry
 from tablequeue.aiowait import AsyncWaiter, wake
 from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, Empty, TablequeueError
-from tablequeue.message import Claim, checked_claims
+from tablequeue.message import AttemptError, Claim, checked_claims
 from tablequeue.operations import finish, move
-from tablequeue.operations.claim import check_prefetch
+from tablequeue.operations.claim import SameGroup, check_prefetch
 from tablequeue.operations.context import seconds
 from tablequeue.operations.maintain import Which
 from tablequeue.operations.move_between import Moved
@@ -135,6 +135,7 @@ class AsyncClaim:
     priority: int
     group: str | None
     key: str | None
+    errors: tuple[AttemptError, ...]
 
     def __init__(self, queue: AsyncQueue, claim: Claim) -> None:
         self.queue = queue
@@ -210,7 +211,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         n: int,
         *,
         lease: Duration | None = None,
-        same_group: bool = False,
+        same_group: SameGroup = False,
         completing: Iterable[AsyncClaim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -218,7 +219,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
-        same_group   all of them from one group, which is closed until all are finished.
+        same_group   all of them from one group, which is closed until all are finished; see `Queue.pop_many`.
         completing   the previous batch, to complete; see `Queue.pop_many`.
         """
         done = _claims(completing)
@@ -352,6 +353,8 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """
         claims, run = _claims(messages), self._threads.run_to_end
         return await self._call(run, self._own.extend_many, claims, seconds, connection=connection, now=now)
+
+    extend_held = same(Queue.extend_held)
 
     @asynccontextmanager
     async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:

@@ -195,6 +195,12 @@ class Definition:
         )
         if not texts:
             raise BadDefinition("labels are not a dict of strings.", "Give strings as names and as values.")
+        try:
+            "".join(text for pair in self.labels.items() for text in pair).encode()
+        except UnicodeEncodeError:
+            raise BadDefinition(
+                "The labels have a lone surrogate, which is no Unicode text.", "Give them without it."
+            ) from None
         if sum(len(name) + len(value) for name, value in self.labels.items()) > LARGEST_LABELS:
             raise BadDefinition("The labels are too long.", f"Give at most {LARGEST_LABELS} characters in all.")
 
@@ -207,6 +213,11 @@ class Definition:
     def group_limited(self) -> bool:
         """Whether a claim may pass over a group that has messages ready."""
         return self.per_group is not None or self.group_rate is not None
+
+    @property
+    def contended(self) -> bool:
+        """Whether a claim locks a row that other claims need: that of a rate, or the stripe of a group."""
+        return self.rate is not None or self.group_limited
 
     @property
     def holds_places(self) -> bool:

@@ -35,7 +35,11 @@ class ConnectionLost(TablequeueError):
 
 
 class QueueNotFound(TablequeueError):
-    """There is no queue of this name."""
+    """There is no queue of this name; or the one that was opened was dropped."""
+
+
+OPEN_AGAIN = "If it was dropped, open what has its name now, or create it again."
+"""The remedy of `QueueNotFound` where a table is gone: a `Queue` is of one queue, whatever gets its name later."""
 
 
 class QueueDiffers(TablequeueError):
@@ -110,7 +114,7 @@ class MessagesDropped(TablequeueError):
 
 
 class Locked(TablequeueError):
-    """Another program held the database longer than the time-out; nothing was changed."""
+    """Another program holds what the call needs, or a time-out of the database ended it; nothing was changed."""
 
 
 class ForkUnsafe(TablequeueError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,8 +17,21 @@ from tablequeue.states import FailedState, State
 
 # The columns of a claimed row, in the order that claim and take return them, and their places in it. By place, and not
 # as a NamedTuple: to make one for each message takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
-CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
-ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT = range(len(CLAIMED))
+CLAIMED = (
+    "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at errors".split()
+)
+(ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT, ERRORS) = range(
+    len(CLAIMED)
+)
+
+# Of the errors of a message the first ones are kept, which say how it began, and the last ones. Unbounded, 2,999 leases
+# that expired made a row of 200 KB, and each claim took three times as long.
+FIRST_ERRORS, LAST_ERRORS = 3, 7
+MOST_ERRORS = FIRST_ERRORS + LAST_ERRORS
+# The characters of an error that are kept. Of a longer one the ends are, of so many characters each, and between them
+# is how many were left out: a traceback ends with its exception, and the text of that may be long itself.
+LONGEST_ERROR = 8_000
+ERROR_ENDS = 3_950
 
 C = TypeVar("C")
 
@@ -40,12 +55,18 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class AttemptError:
-    """Why one attempt did not finish: the consumer's words, or `lease expired`."""
+    """Why one attempt did not finish: the consumer's words, or `lease expired`.
+
+    error    at most 8,000 characters. Of a longer text the beginning and the end are kept, and how many are left out.
+    number   which error of the message it is, from 1. A message keeps its first 3 errors and its last 7; where numbers
+             are missing, errors are left out. The number of the last one is how many there were.
+    """
 
     attempt: int
     at: datetime
     consumer: str | None
     error: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +81,7 @@ class Message:
     due_at          when a scheduled message becomes ready.
     lease_until     when the lease of a message in progress ends.
     key             its deduplication key.
+    errors          why its attempts failed: the first 3 errors and the last 7.
     """
 
     id: int
@@ -202,6 +224,12 @@ class Claim:
         return None if self.row[DUE_AT] is None else self.queue.load_time(self.row[DUE_AT])
 
     @property
+    def errors(self) -> tuple[AttemptError, ...]:
+        """Why its attempts before this one failed: the first 3 errors and the last 7. Also of a dead letter that has
+        moved to this queue."""
+        return load_errors(self.row[ERRORS], self.queue.load_time)
+
+    @property
     def cancelled(self) -> bool:
         """Whether the message was cancelled while it was in progress. Asks the database, until it is true.
 
@@ -238,7 +266,8 @@ class Claim:
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later.
 
-        error      a string, or an exception whose traceback is kept.
+        error      a string, or an exception whose traceback is kept. Of a long text the ends are kept: see
+                   `AttemptError`, which also says how many errors of a message are.
         retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
         retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
         connection, now   see `Queue`.
@@ -273,8 +302,61 @@ def note_cancelled(claim: Claim) -> None:
     claim._cancelled = True  # noqa: SLF001  (a slot of this module's own class)
 
 
-def load_errors(rows: list[Mapping[str, Any]], load_time: Callable[[Any], datetime]) -> tuple[AttemptError, ...]:
-    return tuple(AttemptError(row["attempt"], load_time(row["at"]), row["consumer"], row["error"]) for row in rows)
+def error_text(error: str | BaseException) -> str:
+    """Return the text that is kept of an error: of an exception its traceback; see `LONGEST_ERROR`.
+
+    People read it: characters that no database text can hold are shown as escapes.
+    """
+    if isinstance(error, BaseException):
+        text = traceback_of(error)
+    elif isinstance(error, str):
+        text = str.__str__(error)
+    else:
+        raise BadInput(f"error is a {type(error).__name__}.", "Give a string or an exception.")
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    if len(text) <= LONGEST_ERROR:
+        return text
+    left_out = len(text) - 2 * ERROR_ENDS
+    return f"{text[:ERROR_ENDS]}\n[... {left_out} characters left out ...]\n{text[-ERROR_ENDS:]}"
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the whole traceback of an exception, or its class if that cannot be shown."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # formatting runs code of the exception
+        return f"{type(error).__name__}, which cannot be shown"
+
+
+def with_error(errors: Sequence[Mapping[str, Any]], error: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the stored errors of a message and one more, as the SQL of the engines stores them."""
+    kept = [*errors[:FIRST_ERRORS], *errors[1 - LAST_ERRORS :]] if len(errors) >= MOST_ERRORS else errors
+    return [*kept, {"number": _number_of(errors) + 1, **error}]
+
+
+def load_errors(errors: Any, load_time: Callable[[Any], datetime]) -> tuple[AttemptError, ...]:
+    """Return the errors of a stored message: JSON, of which some drivers give the text, others the value."""
+    rows = stored_errors(errors)
+    left_out = _number_of(rows) - len(rows)
+    return tuple(
+        AttemptError(
+            row["attempt"],
+            load_time(row["at"]),
+            row["consumer"],
+            row["error"],
+            place if place <= FIRST_ERRORS else place + left_out,
+        )
+        for place, row in enumerate(rows, 1)
+    )
+
+
+def stored_errors(errors: Any) -> list[dict[str, Any]]:
+    return json.loads(errors) if isinstance(errors, str) else errors or []
+
+
+def _number_of(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many errors there were. An error that is alone has no number, nor has one of schema version 5."""
+    return (rows[-1].get("number") or len(rows)) if rows else 0
 
 
 def checked_id(id: int) -> int:

@@ -88,6 +88,11 @@ def subscription_table_of(topic_table: str, number: int) -> str:
     return f"{topic_table}{PART}s{number}"
 
 
+def number_in(subscription_table: str) -> int:
+    """Return the number of a subscription, from the name of its table."""
+    return int(subscription_table.rpartition(f"{PART}s")[2])
+
+
 def topic_table_of(subscription_table: str) -> str:
     """Return the name of the topic's table, from that of one of its subscriptions."""
     return subscription_table.rpartition(f"{PART}s")[0]
@@ -95,6 +100,8 @@ def topic_table_of(subscription_table: str) -> str:
 
 def table_of(name: str, kind: str = "queue", taken: Collection[str] = ()) -> str:
     """Return the name of the table of a new queue or topic, which the catalogue keeps: none of those `taken`.
+
+    Taken are the tables of what is there, and of all that was dropped: see docs/adr/0064.
 
     It is `tq_<name>`; the parts of the queue are `tq_<name>_history` and `tq_<name>__<part>`. If that is taken, or is
     no name of a table, or could be the name of a part of another queue, or leaves no room for the names of parts, it is

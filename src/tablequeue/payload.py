@@ -25,8 +25,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _TEXT = frozenset({str})
 
 # allow_nan: NaN and Infinity are not JSON. ensure_ascii: a DBA should be able to read the column.
-_encode_plain = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
-_encode_escaped = json.JSONEncoder(allow_nan=False, ensure_ascii=True, separators=(",", ":")).encode
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +49,45 @@ class Codec(NamedTuple):
 # -- json ------------------------------------------------------------------------------------------------------------
 
 
-def _dump_json(value: Any) -> str:
+class _What(NamedTuple):
+    """The words of a refusal of JSON."""
+
+    it: str
+    otherwise: str
+    """What to do about a value that JSON cannot hold, instead of changing it."""
+
+
+_PAYLOAD = _What("The payload", "or use a text or bytes queue")
+_HEADERS = _What("A header", "or put it into the payload")
+_RESULT = _What("The result", "or keep it elsewhere and give its name")
+
+
+def _dump_json(value: Any, what: _What = _PAYLOAD) -> str:
     try:
-        text = on_any_stack(_encode_plain, value)
+        text = on_any_stack(_encode, value)
         if text.count("[") + text.count("{") > DEEPEST or _may_have_odd_keys(text):
             _check_structure(value)
-        if not text.isascii() and _has_surrogate(text):
-            text = on_any_stack(_encode_escaped, value)  # it has no UTF-8, but its \\u escape is valid JSON
     except RecursionError:
-        raise _too_deep() from None
+        raise BadPayload(
+            f"{what.it} is nested more than {DEEPEST} levels deep.", f"Flatten it, {what.otherwise}."
+        ) from None
     except (TypeError, ValueError) as error:
         raise BadPayload(
-            f"The payload is not JSON: {error}.",
-            "Push dicts with keys of text, lists, strings, finite numbers, booleans and None, or use a text or bytes "
-            "queue.",
+            f"{what.it} is not JSON: {error}.",
+            f"Give dicts with keys of text, lists, strings, finite numbers, booleans and None, {what.otherwise}.",
         ) from None
+    if not text.isascii() and _has_surrogate(text):
+        # It could be escaped. MariaDB refuses that, and so do most programs that read JSON.
+        raise BadPayload(
+            f"{what.it} has a lone surrogate, which is no Unicode text.",
+            f"Replace it, as by text.encode(errors='replace').decode(), {what.otherwise}.",
+        )
     return text
+
+
+def dump_result(value: Any) -> str:
+    """Return a result as JSON."""
+    return _dump_json(value, _RESULT)
 
 
 def _load_json(value: Any) -> Any:
@@ -76,6 +98,8 @@ def _load_json(value: Any) -> Any:
             return loaded
     except (StopIteration, ValueError, RecursionError):
         pass  # what follows reads it, or says why it cannot be read
+    except TypeError:
+        raise _of_another_type(value, "json") from None
     try:
         return on_any_stack(_decode, value)
     except RecursionError:
@@ -103,7 +127,7 @@ def _check_structure(value: Any) -> None:
     while level := [one for one in level if isinstance(one, (dict, list, tuple))]:
         depth += 1
         if depth > DEEPEST:
-            raise _too_deep()
+            raise RecursionError
         below: list[Any] = []
         for one in level:
             inside: Any = one
@@ -114,12 +138,6 @@ def _check_structure(value: Any) -> None:
             if not _SCALARS.issuperset(map(type, inside)):
                 below += inside
         level = below
-
-
-def _too_deep() -> BadPayload:
-    return BadPayload(
-        f"The payload is nested more than {DEEPEST} levels deep.", "Flatten it, or use a bytes queue with its text."
-    )
 
 
 def on_any_stack(call: Callable[[Any], T], value: Any) -> T:
@@ -174,6 +192,25 @@ def _dump_bytes(value: Any) -> bytes:
     return bytes(value)
 
 
+def _load_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _of_another_type(value, "text")
+    return value
+
+
+def _load_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        raise _of_another_type(value, "bytes")
+    return bytes(value)
+
+
+def _of_another_type(value: Any, held: str) -> BadPayload:
+    return BadPayload(
+        f"The payload is {type(value).__name__}, but the queue holds {held}.",
+        "Find the program that changed the table or its entry in the catalogue.",
+    )
+
+
 def _has_surrogate(text: str) -> bool:
     try:
         text.encode()
@@ -184,8 +221,8 @@ def _has_surrogate(text: str) -> bool:
 
 CODECS: Mapping[str, Codec] = {
     "json": Codec(_dump_json, _load_json),
-    "text": Codec(_dump_text, str),
-    "bytes": Codec(_dump_bytes, bytes),
+    "text": Codec(_dump_text, _load_text),
+    "bytes": Codec(_dump_bytes, _load_bytes),
 }
 
 
@@ -208,7 +245,7 @@ def dump_headers(headers: Mapping[str, Any] | None) -> str | None:
         return None
     if not isinstance(headers, Mapping):
         raise BadPayload(f"The headers are {type(headers).__name__}.", "Give a dict of JSON values.")
-    return _dump_json(dict(headers))
+    return _dump_json(dict(headers), _HEADERS)
 
 
 def load_headers(value: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from tablequeue.operations import (
 )
 from tablequeue.operations import results as kept
 from tablequeue.operations.cancel import Cancellation, Chosen
+from tablequeue.operations.claim import SameGroup
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
@@ -90,7 +91,7 @@ class Queue:
         group: str | None = None,
         key: str | None = None,
         key_for: Duration | None = None,
-        on_conflict: Literal["raise", "return"] = "raise",
+        on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
         connection: Any = None,
@@ -137,7 +138,8 @@ class Queue:
         group        in a queue with groups: the group of the message.
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
-                     (return None), or `return` the id of the message that has it.
+                     (return None), or `return` the id of the message that has it. `renew` returns it too, and in a
+                     queue with `key_for` takes a key whose time is over from a message that is not finished.
         key_for      in a queue with `key_for`: the time from the push for which the key stays taken, finished or not,
                      in seconds or as a timedelta; the queue's if not given.
         headers      a dict of JSON values kept beside the payload.
@@ -160,7 +162,7 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key_for: Duration | None = None,
-        on_conflict: Literal["raise", "return"] = "raise",
+        on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
         connection: Any = None,
@@ -235,7 +237,7 @@ class Queue:
         n: int,
         *,
         lease: Duration | None = None,
-        same_group: bool = False,
+        same_group: SameGroup = False,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -245,7 +247,9 @@ class Queue:
         lease        seconds, or a timedelta; the queue's lease if not given.
         same_group   in a queue with ordered groups: all of them from one group, in its order. The group is closed until
                      each of them is completed, failed or released, or its lease is over. One that is to be tried again
-                     comes before those behind it. Not with `connection`.
+                     comes before those behind it. "open": the group is closed only behind the messages in progress,
+                     as in SQS, so one that is to be tried again may be in progress beside later ones. Not with
+                     `connection`.
         completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
                      are completed, and nothing is claimed.
         """
@@ -341,7 +345,7 @@ class Queue:
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later.
 
-        error      a string, or an exception whose traceback is kept.
+        error      a string, or an exception whose traceback is kept; see `Claim.fail`.
         retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
         retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
         connection, now   see `Queue`.
@@ -409,6 +413,14 @@ class Queue:
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
         """
         return finish.extend(self.context, messages, seconds, now, connection)
+
+    def extend_held(self, id: int, seconds: Duration, *, now: datetime | None = None) -> bool:
+        """Extend the lease on a message in progress, whoever holds it, to `seconds` from now; 0 ends it.
+
+        For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
+        finished. False, and no change, if the message is not in progress. In a subscription: of messages apart.
+        """
+        return finish.extend_held(self.context, id, seconds, now)
 
     def is_cancelled(self, message: Claim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""

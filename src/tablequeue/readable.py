@@ -61,11 +61,16 @@ def duration(value: float | timedelta | None) -> str:
 def notes_of(found: Iterable[Stats], *, but: str | None = None) -> list[str]:
     """Return the notes on these statistics: which queues are paused, and what each `~` is, without that for `but`."""
     found = list(found)
-    pauses = [
-        f"{stats.queue} is paused{_end(stats.paused_until)}." for stats in found if stats.paused_until is not None
-    ]
+    return [*pauses_of(found), *estimates_of(found, but=but)]
+
+
+def pauses_of(found: Iterable[Stats]) -> list[str]:
+    return [f"{stats.queue} is paused{_end(stats.paused_until)}." for stats in found if stats.paused_until is not None]
+
+
+def estimates_of(found: Iterable[Stats], *, but: str | None = None) -> list[str]:
     names = {name for stats in found for name in stats.estimated} - {but}
-    return [*pauses, *(words for name, words in ESTIMATED.items() if name in names)]
+    return [words for name, words in ESTIMATED.items() if name in names]
 
 
 def _end(pause: datetime) -> str:

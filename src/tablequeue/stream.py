@@ -20,6 +20,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
+from tablequeue.message import error_text
 from tablequeue.operations.claim import promote_after, sweep
 from tablequeue.operations.context import Context, Params, count
 from tablequeue.operations.push import check_text
@@ -129,7 +130,7 @@ def fail(queue: Queue, name: str, errors: Mapping[int, str]) -> None:
                 f"Message {min(unknown)} is not in the open batch of the stream {name!r}.",
                 "Give the ids that the batch was read with.",
             )
-        failures = json.dumps(json.loads(row.failures) | {str(id): error for id, error in errors.items()})
+        failures = json.dumps(json.loads(row.failures) | {str(id): error_text(error) for id, error in errors.items()})
         values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": failures}
         engine.streams.stream_set(cursor, table, params | values)
 

@@ -9,8 +9,8 @@ from typing import Any, Unpack
 from tablequeue.definition import SubscriptionDefinition, TopicDefinition
 from tablequeue.errors import BadInput
 from tablequeue.message import Claim
-from tablequeue.names import subscription_of
-from tablequeue.operations import catalogue, push, topics
+from tablequeue.operations import push, topics
+from tablequeue.operations.claim import SameGroup
 from tablequeue.operations.context import Context
 from tablequeue.operations.push import Options
 from tablequeue.operations.topics import Lag, Start
@@ -117,6 +117,7 @@ class Topic:
                 f"The topic {self.name!r} has no groups, so no subscription can be ordered by them.",
                 "Leave ordered out, or create a topic with groups=True.",
             )
+        topics.follow_rename(self.context)
         keep = self.definition.keep
         wanted = SubscriptionDefinition(
             payload=self.definition.payload,
@@ -130,7 +131,8 @@ class Topic:
 
     def subscription(self, name: str) -> Subscription:
         """Open an existing subscription; `QueueNotFound` suggests the nearest name."""
-        table = catalogue.find(self.context.runner, subscription_of(self.name, name))
+        topics.follow_rename(self.context)
+        table = topics.subscription(self.context, name)
         return Subscription(Context.at(self.context.runner, table, self.context.who))
 
     def subscriptions(self) -> list[str]:
@@ -169,7 +171,7 @@ class Subscription(Queue):
         n: int,
         *,
         lease: Duration | None = None,
-        same_group: bool = False,
+        same_group: SameGroup = False,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -186,21 +188,24 @@ class Subscription(Queue):
         """Go on from elsewhere in the log: to replay messages, or to skip some.
 
         to      `beginning`, `end`, or an aware time: the first message pushed then or later.
-        force   even if messages are in progress. These may be delivered twice.
+        force   even if messages are in progress. The leases on those from there on end: they are delivered again.
 
-        `SeekRefused` if messages are in progress. Dead letters and messages that wait for a retry stay.
+        Every message from there on comes, each once and as a new one: also a dead letter, and one that waits for a
+        retry. Of those before, only these two stay. It is the same for an ordered subscription.
+
+        `SeekRefused` if messages are in progress. `Locked` if a transaction of another program is changing some.
         """
         topics.seek(self.context, to, force)
 
     def purge(self, *, in_progress: bool = False) -> int:
         """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
 
-        Messages in progress, dead letters and the log itself stay.
+        It is `seek("end")`, and no retries after it. Messages in progress, dead letters and the log itself stay.
         """
         if in_progress:
             raise BadInput("The messages of a subscription in progress stay.", "Leave in_progress out.")
         skipped = self.context.run(self.context.engine.range_reads.progress, {"now": None}).ready
-        topics.seek(self.context, "end", force=True)
+        skipped += topics.seek(self.context, "end", force=True)
         return skipped + super().purge()
 
     def lag(self) -> Lag:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,5 +27,5 @@ def test_nothing_is_lost_when_a_consumer_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_difference_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["tablequeue.cli.demo"], "_move", lambda *args, **options: 200)
+    monkeypatch.setattr(import_module("tablequeue.cli.demo"), "_move", lambda *args, **options: 200)
     assert "differs from what was pushed" in run("demo", code=1).stderr

@@ -10,11 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
+import tablequeue
 from tablequeue import Database
-from tablequeue.cli import main
+from tablequeue.cli import COMMANDS, main
 from tests.support import counts
 
 
@@ -29,6 +31,44 @@ def test_as_a_module_and_as_an_entry_point(url: str) -> None:
     scripts = {each.name: each.load() for each in metadata.distribution("tablequeue").entry_points}
     assert scripts["tablequeue"] is main
     assert scripts["tq"] is main
+
+
+def imported_by(code: str) -> set[str]:
+    """Return the packages that a program has imported at its end."""
+    shown = "import atexit, sys; atexit.register(lambda: print(*{name.partition('.')[0] for name in sys.modules}))\n"
+    done = subprocess.run([sys.executable, "-c", shown + code], capture_output=True, text=True, check=True)
+    return {*done.stdout.splitlines()[-1].split()}
+
+
+HEAVY = {"sqlalchemy", "rich", "asyncio", "psycopg", "pymysql", "pyarrow"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.argv[1:] = ['--version']; from tablequeue.cli import main; main()",
+        "import tablequeue as tq, importlib.metadata as m; assert tq.__version__ == m.version('tablequeue')",
+        "import tablequeue; tablequeue.errors.LeaseLost; dir(tablequeue)",
+    ],
+    ids=["the command", "the attribute", "the import"],
+)
+def test_the_version_needs_no_database(code: str) -> None:
+    assert "tablequeue" in imported_by(code)
+    assert not imported_by(code) & HEAVY
+
+
+def test_the_package_has_its_public_names_and_no_others() -> None:
+    assert {*tablequeue.__all__} <= {*dir(tablequeue)}
+    assert [name for name in tablequeue.__all__ if not hasattr(tablequeue, name)] == []
+    with pytest.raises(AttributeError, match="nonsense"):
+        tablequeue.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_every_command_is_in_the_module_of_its_name() -> None:
+    with click.Context(main) as context:
+        commands = [main.get_command(context, name) for name in main.list_commands(context)]
+        assert [command and command.name for command in commands] == sorted(COMMANDS)
+        assert main.get_command(context, "nonsense") is None
 
 
 def test_help_of_every_command() -> None:

@@ -59,14 +59,14 @@ def test_create_twice_is_a_no_op_and_differing_is_refused(run: Run) -> None:
 
 
 def test_any_printable_name(run: Run, db: Database) -> None:
-    for name in ("Orders-EU.fifo", "celery@host.pidbox", "[red]a b", "订单"):
+    for name in ("Orders-EU.v2", "celery@host.pidbox", "[red]a b", "订单"):
         run("queue", "create", name)
         id = run("push", name, "1").stdout.split()[0]
         assert run("pop", name, "--json").stdout.startswith('{"id": ' + id)
         assert name in run("stats", name).stdout
         assert name in run("queue", "list").stdout
         assert db.queue(name).context.table.table_name in run("queue", "show", name).stdout
-    assert "'Orders-EU.fifo'" in run("push", "orders-eu.fifo", "1", code=1).stderr
+    assert "'Orders-EU.v2'" in run("push", "orders-eu.v2", "1", code=1).stderr
     refused = run("queue", "create", "a/b", code=1)
     assert "separates a topic" in refused.stderr
     run("queue", "drop", "[red]a b", "--yes")
@@ -153,14 +153,14 @@ def first(tmp_path: Path) -> None:
 
 def test_upgrade(run: Run, first: None) -> None:
     assert "tablequeue upgrade" in run("pop", "work", code=1).stderr
-    assert lines(run("upgrade", "--json"))[0] == {"queue": "plain", "before": 1, "now": 5}
-    assert run("upgrade").stdout.splitlines()[0] == "plain: schema version 5, already"
+    assert lines(run("upgrade", "--json"))[0] == {"queue": "plain", "before": 1, "now": 6}
+    assert run("upgrade").stdout.splitlines()[0] == "plain: schema version 6, already"
     run("pop", "work")
 
 
 def test_upgrade_says_from_which_version(run: Run, first: None) -> None:
     assert run("upgrade").stdout.splitlines() == [
-        f"{name}: schema version 5, from 1" for name in ("plain", "words", "work")
+        f"{name}: schema version 6, from 1" for name in ("plain", "words", "work")
     ]
 
 

@@ -123,6 +123,25 @@ def test_sql_says_what_a_parameter_is(run: Run) -> None:
     assert once == run("sql", "create", "emails", "--dialect", "postgresql", "--values").stdout
 
 
+def test_sql_of_sql_server_has_its_variables(run: Run) -> None:
+    words = "sql pop emails --dialect mssql".split()
+    text, example = run(*words).stdout, run(*words, "--values").stdout
+    assert not re.search(r"(?<![:\w]):[a-z]", text + example), "parameters, also those in comments, are variables"
+    assert text.startswith("-- A variable that begins with @p_ is a parameter; with --values")
+    assert ("declare @n bigint = @p_n;" in text, "declare @n bigint = 10;" in example) == (True, True)
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+def test_bare_sql_has_no_comments_and_nothing_else_is_missing(run: Run, dialect: str) -> None:
+    words = ["sql", "create", "emails", "--dialect", dialect]
+    text, bare = run(*words).stdout, run(*words, "--bare").stdout
+    assert "--" not in bare
+    assert bare.split() == [
+        word for line in text.splitlines() if not line.lstrip().startswith("--") for word in line.split()
+    ]
+    assert bare == bare.lstrip()
+
+
 def test_sql_refuses(run: Run) -> None:
     assert "complete" in run("sql", "nonsense", "--dialect", "sqlite", code=2).stderr
     run("sql", "create", "emails", code=2)

@@ -54,6 +54,15 @@ def test_in_a_history_it_is_a_completion(queue: Queue) -> None:
     assert counts(queue) == {"finished": 2}
 
 
+@pytest.mark.needs("many_in_progress")
+def test_the_next_message_has_its_errors(queue: Queue) -> None:
+    queue.push("a")
+    first = claimed(queue)
+    queue.push("b")
+    claimed(queue).fail("no", retry_in=0)
+    assert [error.error for error in claimed(queue, completing=first).errors] == ["no"]
+
+
 def test_with_nothing_ready_it_is_completed_all_the_same(queue: Queue) -> None:
     queue.push("a", **design_group(queue, "g"))
     assert queue.pop(completing=claimed(queue)) is None

@@ -224,3 +224,40 @@ def test_another_process_finds_the_queue(place: Place, work: Queue, failed: Queu
     assert theirs.definition == work.definition
     claimed(theirs).fail(retry=False)
     assert ids_of(failed.peek()) == [claimed(failed).id]
+
+
+@pytest.fixture(params=["groups", "strict"])
+def in_order(db: Database, request: pytest.FixtureRequest) -> tuple[Queue, Queue]:
+    """A queue that hands out one message of a group at a time, and a queue of that kind for its dead letters."""
+    design: dict[str, Any] = {str(request.param): True}
+    failed = db.create_queue("failed", order="fifo", **design)
+    return db.create_queue("work", order="fifo", dead_letter_to="failed", max_attempts=1, **design), failed
+
+
+def test_dead_letters_in_order_are_handed_out_one_after_the_other(in_order: tuple[Queue, Queue]) -> None:
+    work, failed = in_order
+    group = "a" if work.definition.groups else None
+    for number in range(3):
+        work.push(number, group=group)
+        claimed(work).fail("no")
+    for number in range(3):
+        claim = claimed(failed)
+        assert claim.payload == number
+        assert failed.pop() is None
+        claim.complete()
+
+
+@pytest.mark.parametrize("side", ["work", "failed"])
+def test_a_redrive_of_the_head_leaves_the_next_one_of_its_group_ready(in_order: tuple[Queue, Queue], side: str) -> None:
+    work, failed = in_order
+    group = "a" if work.definition.groups else None
+    for number in range(3):
+        work.push(number, group=group)
+        claimed(work).fail("no")
+    queue = work if side == "work" else failed
+    assert queue.redrive(lambda message: message.payload == 0) == 1
+    assert claimed(work).payload == 0
+    for number in (1, 2):
+        claim = claimed(failed)
+        assert claim.payload == number
+        claim.complete()

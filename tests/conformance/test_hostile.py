@@ -33,9 +33,10 @@ def test_all_of_unicode(db: Database, payload: PayloadType) -> None:
     queue.push_many(values)
     claims = queue.pop_many(len(values))
     assert [claim.payload for claim in claims] == values
-    for claim, run in zip(claims[:8], UNICODE, strict=False):
-        claim.fail(run, retry_in=0)
-    assert [message.errors[0].error for message in queue.peek(8)] == UNICODE[:8]
+    errors = [run[:4000] for run in UNICODE[:8]]  # a longer one is shortened: see test_errors.py
+    for claim, error in zip(claims, errors, strict=False):
+        claim.fail(error, retry_in=0)
+    assert [message.errors[0].error for message in queue.peek(8)] == errors
     queue.complete_many(claims[8:])
 
 

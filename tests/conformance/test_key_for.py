@@ -45,6 +45,55 @@ def test_a_waiting_message_holds_its_key_beyond_that_time(queue: Queue) -> None:
     assert queue.push(2, key="k", now=at(400)) > id, "the refused push took nothing"
 
 
+def test_renew_takes_a_key_whose_time_is_over_from_a_message_that_waits(queue: Queue) -> None:
+    first = queue.push(1, key="k", now=at(0))
+    assert queue.push(2, key="k", on_conflict="renew", now=at(299)) == first
+    second = queue.push(2, key="k", on_conflict="renew", now=at(300))
+    assert ids_of(queue.peek()) == [first, second], "neither is lost"
+    assert [message.key for message in queue.peek()] == [None, "k"]
+    assert queue.push(3, key="k", on_conflict="renew", now=at(599)) == second
+    held = queue.pop_many(2, now=at(599), lease=1000)
+    batch = [NewMessage(key, key=key) for key in ("a", "k", None, "k", "a")]
+    a, third, none, *again = queue.push_many(batch, on_conflict="renew", now=at(600))
+    assert again == [third, a]
+    assert ids_of(queue.peek()) == [a, third, none], "of one in progress too"
+    queue.complete_many(held, now=at(600))
+    assert queue.push(4, key="k", on_conflict="renew", now=at(899)) == third, "a completion frees no key of another"
+
+
+def test_renew_takes_a_key_of_which_nothing_is_noted_any_more(queue: Queue) -> None:
+    first = queue.push(1, key="k", now=at(0))
+    context = queue.context
+    assert context.run(context.messages.forget_keys, {"n": 9, "now": context.time(at(300))}) == 1
+    assert queue.push(2, key="k", on_conflict="return", now=at(300)) == first
+    assert queue.push(2, key="k", on_conflict="renew", now=at(300)) > first
+
+
+def test_renew_is_return_where_keys_have_no_time(db: Database) -> None:
+    queue = db.create_queue("plain")
+    assert queue.push(1, key="k", now=at(0)) == queue.push(2, key="k", on_conflict="renew", now=at(1000))
+
+
+def test_of_renewals_of_one_key_at_once_one_wins(place: Place) -> None:
+    place.open().create_queue("work", key_for=300, groups=True)
+    queues = [place.open().queue("work") for _ in range(4)]
+    keys = [f"k{number}" for number in range(5)]
+    old = queues[0].push_many([NewMessage(0, key=key, group="g") for key in keys], now=at(0))
+    together = Barrier(len(queues), timeout=60)
+
+    def push(number: int) -> list[int]:
+        together.wait()
+        batch = [NewMessage(1, key=key, group="g") for key in keys]
+        # In different orders: they must not deadlock.
+        return sorted(queues[number].push_many(batch[number:] + batch[:number], on_conflict="renew", now=at(300)))
+
+    with ThreadPoolExecutor(len(queues)) as threads:
+        first, *others = threads.map(push, range(len(queues)))
+    assert others == [first] * 3
+    assert not {*first} & {*old}
+    assert len(queues[0].peek(99, state="ready") + queues[0].peek(99, state="blocked")) == 10
+
+
 def test_each_message_may_have_its_own_time(queue: Queue) -> None:
     queue.push(1, key="short", key_for=timedelta(seconds=10), now=at(0))
     messages = [NewMessage(2, key="long", key_for=1000), NewMessage(3, key="usual"), NewMessage(4)]

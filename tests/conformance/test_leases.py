@@ -6,6 +6,7 @@ import pytest
 
 from tablequeue import Backoff, Queue
 from tablequeue.errors import LeaseLost
+from tablequeue.operations import claim
 from tests.checks import check_fence_after_reclaim, check_poison_is_counted_at_claim
 from tests.servers import Place
 from tests.support import FINISHING, at, check_fenced, claimed, counts, found, ids_of, refuses
@@ -100,3 +101,12 @@ def test_words_and_deaths_are_kept_side_by_side(place: Place) -> None:
     (letter,) = queue.dead()
     assert [error.error for error in letter.errors] == ["said", "lease expired", "said again"]
     assert [error.attempt for error in letter.errors] == [1, 2, 3]
+
+
+def test_a_claim_that_finds_nothing_returns_nothing(queue: Queue) -> None:
+    """Also under the token of the claim before it, as the second claim of a batch has it."""
+    queue.push("x")
+    context = queue.context
+    _, params = claim.leased(context, 1, None, None, None)
+    assert len(context.run(context.messages.claim, params)) == 1
+    assert [*context.run(context.messages.claim, params)] == []

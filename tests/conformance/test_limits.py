@@ -155,10 +155,11 @@ def test_the_definition_has_the_limits(place: Place, db: Database) -> None:
     assert queue.definition.rate == Rate(100, 60.0, 20)
     refuses(QueueDiffers, db.create_queue, "work", concurrency=20)
     queue.drop()
-    db.create_queue("work", concurrency=3).push("x")
+    again = db.create_queue("work", concurrency=3)
+    again.push("x")
     tables = sa.inspect(place.sa_engine()).get_table_names(schema=place.schema)
-    assert "tq_work__slots" in tables
-    assert "tq_work__rate" not in tables
+    assert f"{again.context.table.table_name}__slots" in tables
+    assert f"{again.context.table.table_name}__rate" not in tables
 
 
 def test_the_highest_limit(db: Database) -> None:

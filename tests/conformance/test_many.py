@@ -34,6 +34,25 @@ def test_extend_many_leaves_the_lost_alone_and_extends_the_others(queue: Queue) 
     assert [message.lease_until for message in held] == [at(101)] * 3
 
 
+@pytest.mark.parametrize("number", [1, 200])
+def test_extend_held_extends_the_lease_of_whoever_has_it(db: Database, number: int) -> None:
+    """On PostgreSQL many messages at once are one row."""
+    queue = db.create_queue("work", payload="text", max_attempts=9)
+    ids = queue.push_many(["x"] * (number + 1), now=at(0))
+    batch = queue.pop_many(number, lease=10, now=at(0))
+    assert queue.extend_held(ids[number // 2], 100, now=at(5))
+    assert found(queue, ids[number // 2]).lease_until == at(105)
+    assert not queue.extend_held(ids[-1], 100, now=at(5)), "nobody has it"
+    assert not queue.extend_held(ids[-1] + 1, 100, now=at(5)), "it is not there"
+    assert found(queue, ids[-1]).state == "ready"
+    queue.complete_many(batch, now=at(9))
+    assert not queue.extend_held(ids[number // 2], 100, now=at(9))
+    again = claimed(queue, lease=10, now=at(9))
+    assert queue.extend_held(again.id, 0, now=at(10))
+    assert claimed(queue, lease=10, now=at(10)).attempts == 2
+    refuses(LeaseLost, again.complete, now=at(10))
+
+
 def test_fail_many(place: Place) -> None:
     queue = place.open().create_queue("work", max_attempts=2, backoff=Backoff(base=10, jitter=0))
     ids = queue.push_many([1, 2, 3], now=at(0))
@@ -153,11 +172,13 @@ def test_a_subscription(place: Place, ordered: bool) -> None:
     assert lost.ids == (batch[0].id,)
     assert mail.extend_many(batch[1:], 600, now=at(0)) == [at(600)] * 5
     assert mail.fail_many(batch[1:3], "no", retry_in=0) == ["ready"] * 2
+    assert mail.extend_held(batch[5].id, 600, now=at(0)) is ordered, "else it is in a range"
     lost = refuses(LeaseLost, mail.fail_many, batch[1:4], "again", retry=False)
     assert lost.ids == tuple(ids_of(batch[1:3]))
     assert found(mail, batch[3].id).state == "dead"
     apart = mail.pop_many(2)
     assert ids_of(apart) == ids_of(batch[1:3])
+    assert mail.extend_held(apart[0].id, 600, now=at(0))
     assert mail.extend_many([*apart, batch[4]], 700, now=at(0)) == [at(700)] * 3
     assert mail.fail_many([*apart, batch[4]], "once more", retry_in=5) == ["dead", "dead", "scheduled"]
     batch[5].complete()
@@ -171,4 +192,5 @@ async def test_async(place: Place) -> None:
         queue = await database.queue("work")
         batch = await queue.pop_many(2)
         assert await queue.extend_many(batch, 60, now=at(0)) == [at(60)] * 2
+        assert await queue.extend_held(batch[0].id, 60, now=at(0))
         assert await queue.fail_many(batch, "no", retry_in=0) == ["ready"] * 2

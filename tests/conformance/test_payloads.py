@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tablequeue import Database, PayloadType, TablequeueError
-from tests.support import claimed, counts
+from tablequeue.errors import BadPayload
+from tests.support import claimed, counts, refuses
 
 
 def nested(depth: int) -> Any:
@@ -97,7 +99,52 @@ def test_headers_too(db: Database, name: str) -> None:
     assert claimed(queue).headers == {"value": SPELLED.get(name, value)}
 
 
-@pytest.mark.parametrize("error", ["", "a\0b", "\ud800", "\\N\t\n", "😀", "x" * 100_000])
+LONE = "a\ud800b"
+WITH_LONE: dict[str, Callable[[Database], Any]] = {
+    "json payload": lambda db: db.queue("json").push([{"x": LONE}]),
+    "json payloads": lambda db: db.queue("json").push_many([1, LONE]),
+    "text payload": lambda db: db.queue("text").push(LONE),
+    "payload of a topic": lambda db: db.topic("events").push({LONE: 1}),
+    "header": lambda db: db.queue("text").push("x", headers={"x": LONE}),
+    "name of a header": lambda db: db.queue("text").push("x", headers={LONE: "x"}),
+    "header of a topic": lambda db: db.topic("events").push(1, headers={"x": LONE}),
+    "key": lambda db: db.queue("text").push("x", key=LONE),
+    "group": lambda db: db.queue("fair").push(1, group=LONE),
+    "group of a topic": lambda db: db.topic("events").push(1, group=LONE),
+    "group to pop": lambda db: db.queue("fair").pop_group(LONE, 1),
+    "result": lambda db: claimed(db.queue("results")).complete(result={"x": LONE}),
+    "name of a queue": lambda db: db.create_queue(LONE),
+    "name of a topic": lambda db: db.create_topic(LONE),
+    "name of a subscription": lambda db: db.topic("events").subscribe(LONE),
+    "label": lambda db: db.create_queue("labelled", labels={"x": LONE}),
+}
+
+
+@pytest.mark.parametrize("where", WITH_LONE)
+def test_a_lone_surrogate_is_refused_everywhere(db: Database, where: str) -> None:
+    db.create_queue("json")
+    db.create_queue("text", payload="text")
+    db.create_queue("fair", groups="fair")
+    db.create_queue("results", results=True).push(1)
+    topic = db.create_topic("events")
+    names = [*db.queues(), *db.topics()]
+    refuses(TablequeueError, WITH_LONE[where], db)
+    assert [*db.queues(), *db.topics()] == names
+    assert [name for name in db.queues() if db.queue(name).stats().ready] == ["results"] * (where != "result")
+    assert topic.subscribe("all", start="beginning").pop() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "word"), [({}, "The payload"), ({"headers": {"x": nested(501)}}, "A header")], ids=["payload", "header"]
+)
+def test_a_refusal_names_what_is_nested_too_deeply(db: Database, options: dict[str, Any], word: str) -> None:
+    queue = db.create_queue("work")
+    refusal = refuses(BadPayload, queue.push, 1 if options else nested(501), **options)
+    assert refusal.cause.startswith(word)
+    assert ("payload" in refusal.remedy) == bool(options)
+
+
+@pytest.mark.parametrize("error", ["", "a\0b", "\ud800", "\\N\t\n", "😀", "x" * 8000])
 def test_an_error_is_kept_whatever_it_says(db: Database, error: str) -> None:
     queue = db.create_queue("work", max_attempts=1)
     queue.push(1)

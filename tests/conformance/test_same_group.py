@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from threading import Barrier
+from random import Random
+from threading import Barrier, Lock
 from typing import Any
 
 import pytest
@@ -259,6 +260,154 @@ def test_finishes_of_one_run_at_once_leave_no_group_behind(queue: Queue, place: 
             left = [id for id, way in zip(ids, pair, strict=False) if way != "complete"]
             assert [claimed_and_completed(queue) for _ in range(len(left) + 1)] == [*left, ids[2]]
             assert queue.pop() is None
+
+
+# -- open runs ---------------------------------------------------------------------------------------------------------
+
+
+def pop_open(queue: Queue, n: int = 10, **options: Any) -> list[Claim]:
+    return queue.pop_many(n, same_group="open", **options)
+
+
+@pytest.mark.parametrize("way", ["fail", "release", "extend", "lease"])
+def test_an_open_run_closes_only_what_is_behind_it(queue: Queue, way: str) -> None:
+    ids = push(queue, "aaaaa", now=at(0))
+
+    def back(claim: Claim, time: int) -> None:
+        if way == "fail":
+            claim.fail("no", retry_in=0, now=at(time))
+        elif way == "release":
+            claim.release(now=at(time))
+        else:
+            claim.extend(0 if way == "extend" else 1, now=at(time if way == "extend" else time - 1))
+
+    run = pop_open(queue, 4, lease=100, now=at(0))
+    assert ids_of(run) == ids[:4]
+    assert pop_open(queue, now=at(1)) == []
+    back(run[1], 2)
+    assert pop_open(queue, now=at(2)) == [], "the second one waits for the first one"
+    back(run[0], 3)
+    (first,) = pop_open(queue, 1, lease=100, now=at(3))
+    assert first.id == ids[0], "beside the later ones"
+    assert pop_open(queue, now=at(3)) == []
+    first.complete(now=at(4))
+    (second,) = pop_open(queue, lease=100, now=at(4))
+    assert second.id == ids[1], "the third one ends the run"
+    back(run[3], 5)
+    assert pop_open(queue, now=at(5)) == []
+    second.complete(now=at(5))
+    assert pop_open(queue, now=at(5)) == []
+    run[2].complete(now=at(6))
+    assert ids_of(pop_open(queue, now=at(6))) == ids[3:]
+
+
+def test_a_closed_run_ends_before_an_open_one(queue: Queue) -> None:
+    ids = push(queue, "aaaa", now=at(0))
+    run = pop_open(queue, 3, now=at(0))
+    for claim in run[:2]:
+        claim.release(now=at(1))
+    closed = pop_run(queue, now=at(1))
+    assert ids_of(closed) == ids[:2]
+    closed[0].release(now=at(2))
+    assert pop_open(queue, now=at(2)) == [], "a closed run is closed until all of it are finished"
+    closed[1].complete(now=at(2))
+    assert ids_of(pop_open(queue, now=at(2))) == ids[:1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_open_runs_keep_the_order_whatever_happens(db: Database, seed: int) -> None:
+    """A claim has the first messages that wait, and none behind one in progress of its group."""
+    queue = db.create_queue("work", groups=True, payload="text", max_attempts=99)
+    dice = Random(seed)
+    waiting: dict[int, str] = {}
+    held: dict[int, tuple[str, Claim]] = {}
+    for _ in range(150):
+        action = dice.choice(["push", "pop", "pop", "complete", "back", "back"])
+        if action == "push":
+            groups = "".join(dice.choices("ab", k=dice.randint(1, 4)))
+            waiting |= dict(zip(push(queue, groups), groups, strict=True))
+        elif action == "pop":
+            n = dice.randint(1, 5)
+            expected: list[int] = []
+            for id, group in sorted(waiting.items()):
+                others = [other for other, (of, _) in held.items() if of == group]
+                if not any(other < id for other in others):
+                    end = min(others, default=1 << 62)
+                    expected = [other for other, of in sorted(waiting.items()) if of == group and id <= other < end][:n]
+                    break
+            claims = pop_open(queue, n)
+            assert ids_of(claims) == expected
+            held |= {claim.id: (waiting.pop(claim.id), claim) for claim in claims}
+        elif held:
+            id = dice.choice(sorted(held))
+            group, claim = held.pop(id)
+            if action == "complete":
+                claim.complete()
+            else:
+                claim.release()
+                waiting[id] = group
+
+
+def test_finishes_of_one_open_run_at_once_leave_no_group_behind(queue: Queue, place: Place) -> None:
+    ways = ["complete", "fail", "release"]
+    queues = [place.open().queue("work") for _ in range(2)]
+    meet = Barrier(2, timeout=60)
+
+    def finish(queue: Queue, claim: Claim, way: str) -> None:
+        mine = Claim.of(queue, claim.id, claim.token)
+        meet.wait()
+        if way == "fail":
+            mine.fail("no", retry_in=0)
+        else:
+            getattr(mine, way)()
+
+    with ThreadPoolExecutor(2) as threads:
+        for pair in product(ways, ways):
+            ids = push(queue, "aaa")
+            list(threads.map(finish, queues, pop_open(queue, 2), pair))
+            left = [id for id, way in zip(ids, pair, strict=False) if way != "complete"]
+            assert [claimed_and_completed(queue) for _ in range(len(left) + 1)] == [*left, ids[2]]
+            assert queue.pop() is None
+
+
+def test_open_runs_of_many_consumers_never_overtake(place: Place) -> None:
+    """What a consumer claims is not behind a message of its group that another one had before and still has."""
+    place.open().create_queue("work", groups=True, payload="text", max_attempts=999)
+    queues = [place.open().queue("work") for _ in range(4)]
+    push(queues[0], "ab" * 30)
+    together = Barrier(len(queues), timeout=60)
+    held: dict[object, Claim] = {}
+    overtaken: list[tuple[int, int]] = []
+    lock = Lock()
+
+    def consume(number: int) -> int:
+        queue, dice, done = queues[number], Random(number), 0
+        together.wait()
+        while True:
+            before = dict(held)
+            claims = pop_open(queue, 3)
+            mine = [(object(), claim) for claim in claims]
+            with lock:
+                there = [claim for key, claim in before.items() if key in held]
+                overtaken.extend(
+                    (one.id, two.id) for one in there for two in claims if one.group == two.group and one.id < two.id
+                )
+                held.update(mine)
+            if not claims and sum(number for state, number in counts(queue).items() if state != "finished") == 0:
+                return done
+            dice.shuffle(mine)
+            for key, claim in mine:
+                with lock:
+                    del held[key]
+                if dice.random() < 0.4:
+                    claim.release()
+                else:
+                    claim.complete()
+                    done += 1
+
+    with ThreadPoolExecutor(len(queues)) as threads:
+        assert sum(threads.map(consume, range(len(queues)))) == 60
+    assert overtaken == []
 
 
 def claimed_and_completed(queue: Queue, now: Any = None) -> int:

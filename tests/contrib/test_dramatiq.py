@@ -12,6 +12,7 @@ import dramatiq
 import pytest
 
 from tablequeue.contrib.dramatiq import Broker, Consumer
+from tablequeue.errors import QueueNotFound
 
 
 @pytest.fixture
@@ -58,6 +59,22 @@ def test_a_worker_runs_what_was_sent(broker: Broker, worker: Any) -> None:
     worker.join()
     assert sorted(done) == sorted([*range(21), 7])
     assert broker.queue("default").stats().finished == 22  # the retry is a message of its own
+
+
+def test_a_queue_that_was_dropped_is_made_again(broker: Broker) -> None:
+    @dramatiq.actor
+    def act() -> None: ...
+
+    for _ in range(2):
+        act.send()
+        consumer = broker.consume("default", prefetch=2)
+        assert next(consumer) is not None
+        broker.database.queue("default").drop()
+        with pytest.raises(QueueNotFound):  # then dramatiq consumes anew
+            next(consumer)
+        consumer.close()
+    act.send()
+    assert broker.queue("default").stats().ready == 1
 
 
 def test_a_failed_message_is_a_dead_letter_with_its_error(broker: Broker, worker: Any) -> None:

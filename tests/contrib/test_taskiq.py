@@ -47,6 +47,30 @@ def test_a_receiver_runs_what_was_kicked(tmp_path: Path) -> None:
         assert {message.priority for message in queue.history()} == set(range(10))
 
 
+def test_a_queue_that_was_dropped_is_made_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = Broker(url_in(tmp_path)).with_result_backend(InMemoryBroker().result_backend)
+        await broker.startup()
+
+        @broker.task
+        async def double(n: int) -> int:
+            return 2 * n
+
+        finish = asyncio.Event()
+        receiver = Receiver(broker, run_startup=False)
+        listening = asyncio.create_task(receiver.listen(finish))
+        for n in range(3):
+            task = await double.kiq(n)
+            assert (await task.wait_result(check_interval=0.01, timeout=60)).return_value == 2 * n
+            with tablequeue.connect(url_in(tmp_path)) as db:
+                db.queue("taskiq").drop()
+        finish.set()
+        await listening
+        await broker.shutdown()
+
+    asyncio.run(main())
+
+
 def test_a_delayed_message_waits_in_the_table(tmp_path: Path) -> None:
     async def main() -> None:
         broker = Broker(url_in(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -48,7 +49,7 @@ def rows(source: TopicReader | TopicStreamReader, partitions: Any) -> list[int]:
 
 
 def at(offset: int) -> dict[str, Any]:
-    return {"topic": "events", "offset": offset}
+    return {"topic": "events", "offset": offset, "table": "tq_events"}
 
 
 def numbered(db: Database, *ranges: range, **more: Any) -> Topic:
@@ -230,6 +231,26 @@ class TestPositions:
         assert rows(lenient, parts) == []
         batch = reader(place, startingPosition=first, failOnDataLoss="false")
         assert rows(batch, batch.partitions()) == [3, 4]
+
+    def test_a_checkpoint_of_a_topic_that_was_dropped(self, db: Database, place: Place) -> None:
+        numbered(db, range(3))
+        source = stream_reader(place)
+        limit = source.getDefaultReadLimit()
+        begin = source.initialOffset()
+        end = source.latestOffset(begin, limit)
+        (part,) = source.partitions(begin, end)
+        db.topic("events").drop()
+        numbered(db, range(7))
+        tasks = pickle.loads(pickle.dumps(source))
+        later = stream_reader(place)
+        for ask in (
+            lambda: rows(tasks, [part]),
+            lambda: later.latestOffset(end, limit),
+            lambda: later.partitions(begin, end),
+        ):
+            assert "was dropped and created again" in refuses(StreamRefused, ask).cause
+        without = {"topic": "events", "offset": begin["offset"]}  # a checkpoint of an older version
+        assert stream_reader(place).latestOffset(without, limit)["offset"] == begin["offset"] + 7
 
     def test_a_checkpoint_that_does_not_fit(self, db: Database, place: Place) -> None:
         topic = numbered(db, range(3))

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tablequeue import Database, connect
+from tablequeue import Database, connect, http_server
 from tablequeue.sqs import server
 from tablequeue.sqs.app import SqsApp
 from tests.sqs.support import client
@@ -51,8 +51,8 @@ def connected(address: str) -> socket.socket:
 
 def request(operation: str, parameters: Any) -> bytes:
     body = json.dumps(parameters).encode()
-    head = f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: AmazonSQS.{operation}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: AmazonSQS.{operation}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def all_of(connection: socket.socket) -> bytes:
@@ -139,32 +139,57 @@ def test_nonsense_is_refused_and_not_logged(sqs: Any, address: str, queue_url: s
 
 
 PAGES = [
-    ("POST", {"Origin": "https://example.org"}),
-    ("POST", {"Origin": "null", "Sec-Fetch-Site": "cross-site"}),
-    ("GET", {"Sec-Fetch-Site": "cross-site"}),
-    ("GET", {"Host": "example.org"}),  # whose address is now that of this machine
+    {"Origin": "https://example.org"},
+    {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Host": "example.org"},  # whose address is now that of this machine
+    {"Host": "example.org", "Origin": "http://localhost:3000"},
 ]
+OURS = [{}, {"Origin": "http://localhost:3000", "Sec-Fetch-Site": "cross-site"}, {"Host": "sqs.us-east-1.localhost"}]
 
 
-@pytest.mark.parametrize(("method", "headers"), PAGES)
-def test_a_web_page_of_elsewhere_is_refused(address: str, method: str, headers: dict[str, str]) -> None:
+def status_of(address: str, method: str, headers: dict[str, str], action: str = "ListQueues") -> int:
     host = urlsplit(address)
-    for given, status in ((headers, 403), ({"Origin": "http://localhost:3000"} if method == "POST" else {}, 200)):
-        with closing(http.client.HTTPConnection(str(host.hostname), host.port, timeout=60)) as connection:
-            connection.request(method, "/?Action=ListQueues&Version=2012-11-05", headers=given)
-            assert connection.getresponse().status == status
+    with closing(http.client.HTTPConnection(str(host.hostname), host.port, timeout=60)) as connection:
+        connection.request(method, f"/?Action={action}&Version=2012-11-05", headers=headers)
+        return connection.getresponse().status
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_web_page_of_elsewhere_is_refused(address: str, method: str) -> None:
+    for headers in PAGES:
+        assert status_of(address, method, headers) == 403, headers
+    for headers in OURS:
+        assert status_of(address, method, headers) == 200, headers
+
+
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PURGE", "get"])
+def test_only_get_and_post_run_operations(sqs: Any, db: Database, address: str, queue_url: str, method: str) -> None:
+    path = f"DeleteQueue&QueueUrl={queue_url}"
+    assert status_of(address, method, {}, path) in (400, 405)  # 400: no method of HTTP
+    assert db.queues() == ["orders"]
+
+
+def test_a_mutant_that_answers_any_method_is_detected(
+    sqs: Any, db: Database, address: str, queue_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(APP, "METHODS", ("GET", "POST", "HEAD"))
+    with pytest.raises(AssertionError):
+        test_only_get_and_post_run_operations(sqs, db, address, queue_url, "HEAD")
 
 
 def test_a_forged_handle_is_none_of_the_queue(sqs: Any, queue_url: str) -> None:
     sqs.send_message(QueueUrl=queue_url, MessageBody="x")
     (message,) = received(sqs, queue_url)
     format = struct.Struct(">8sQ16sd")
-    key, id, token, end = format.unpack(base64.b64decode(message["ReceiptHandle"]))
-    handles = ((id, bytes(16), end), (2**63, token, end), (2**64 - 1, token, 0.0), (id + 1, token, float("nan")))
-    texts = [base64.b64encode(format.pack(key, *forged)).decode() for forged in handles]
+    seal, id, token, end = format.unpack(base64.b64decode(message["ReceiptHandle"]))
+    handles = [(id, bytes(16), end), (2**63, token, end), (2**64 - 1, token, 0.0), (id + 1, token, float("nan"))]
+    handles += [(id + 1, token, end), (id, token, end + 1)]
+    texts = [base64.b64encode(format.pack(seal, *forged)).decode() for forged in handles]
     entries = [{"Id": str(n), "ReceiptHandle": text, "VisibilityTimeout": 0} for n, text in enumerate(texts)]
     answer = sqs.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries)
-    assert [each["Code"] for each in answer["Failed"]] == ["ReceiptHandleIsInvalid"] * 3
+    assert [each["Code"] for each in answer["Failed"]] == ["ReceiptHandleIsInvalid"] * 6
     assert received(sqs, queue_url) == []
 
 
@@ -213,19 +238,19 @@ def test_large_bodies_have_a_limit_together(
 
 def test_requests_are_not_heaped_up(address: str) -> None:
     with connected(address) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
-        assert all_of(connection).count(b" 200 OK") <= 1 + server.PIPELINED
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+        assert all_of(connection).count(b" 200 OK") <= 1 + http_server.PIPELINED
 
 
-@pytest.mark.parametrize("part", [b"", b"\r\n", b"POST / HTTP/1.1\r\nHost: x\r\n", b"whole"])
+@pytest.mark.parametrize("part", [b"", b"\r\n", b"POST / HTTP/1.1\r\nHost: localhost\r\n", b"whole"])
 def test_slow_clients_lose_their_connection(
     sqs: Any, address: str, monkeypatch: pytest.MonkeyPatch, part: bytes
 ) -> None:
-    for name in ("HEAD_WITHIN", "TAKEN_WITHIN"):
-        monkeypatch.setattr(server, name, 0.0)
+    for name in ("HEAD_WITHIN", "BODY_WITHIN"):
+        monkeypatch.setattr(http_server, name, 0.0)
     with connected(address) as connection:
         if part == b"whole":  # the rest of a refused request
-            head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n"
+            head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
             connection.sendall(head + b"x")
         else:
             connection.sendall(part)
@@ -309,7 +334,7 @@ def test_a_large_answer_that_nobody_reads_gives_the_messages_back(
         connection.sendall(asked)
         while not held():
             time.sleep(0.01)
-        monkeypatch.setattr(server, "TAKEN_WITHIN", 0.0)
+        monkeypatch.setattr(http_server, "TAKEN_WITHIN", 0.0)
         none_held(held)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
+import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,9 +22,11 @@ from xml.etree import ElementTree
 
 import pytest
 from botocore.exceptions import ClientError
+from click.testing import CliRunner
 
 from tablequeue import Database, connect
-from tablequeue.sqs import app
+from tablequeue.cli import main
+from tablequeue.sqs import app, queues
 from tablequeue.sqs.app import LARGEST_BODY, SqsApp
 from tests.sqs.support import client, serving
 from tests.sqs.test_messages import received, refused
@@ -135,7 +141,7 @@ def test_a_client_that_goes_away_while_it_waits_holds_nothing(sqs: Any, address:
     form = f"Action=ReceiveMessage&WaitTimeSeconds=20&QueueUrl={queue_url}"
     host = urlsplit(address)
     with socket.create_connection((host.hostname, host.port)) as gone:
-        gone.sendall(f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(form)}\r\n\r\n{form}".encode())
+        gone.sendall(f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(form)}\r\n\r\n{form}".encode())
         while b"tablequeue_sqs_waiting 1.0" not in asked(address, "GET", "/metrics")[1]:
             time.sleep(0.01)
     while b"tablequeue_sqs_waiting 0.0" not in asked(address, "GET", "/metrics")[1]:
@@ -210,3 +216,173 @@ def test_errors_have_both_codes(sqs: Any, queue_url: str) -> None:
 def test_an_endpoint_that_stops_is_not_ready(endpoint: SqsApp, address: str) -> None:
     endpoint.stop()
     assert [asked(address, "GET", path)[0] for path in ("/healthz", "/readyz")] == [200, 503]
+
+
+def test_clients_are_not_told_where_the_database_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        logging.getLogger("tablequeue.sqs"), "disabled", False
+    )  # as a logging configuration may leave it
+    place = tmp_path / "secret-place"
+    place.mkdir()
+    with connect(f"sqlite:///{place / 'work.db'}") as mine, serving(app(mine)) as address:
+        shutil.rmtree(place)
+        status, body = asked(address, "GET", "/orders?Action=SendMessage&MessageBody=x")
+        assert (status, b"ServiceUnavailable" in body, b"secret-place" in body) == (503, True, False)
+    assert "secret-place" in caplog.text, "the log has it"
+
+
+@contextmanager
+def program(path: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `tablequeue sqs` on a database there; yield its URL, and the program."""
+    url = f"sqlite:///{path / 'work.db'}"
+    command = [sys.executable, "-m", "tablequeue", "--url", url, "--json", "sqs", "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            line = running.stdout.readline()
+            yield json.loads(line)["url"] if line else "", running
+        finally:
+            running.terminate()
+            running.wait(60)
+
+
+def test_any_key_may_be_allowed_in_a_private_network(tmp_path: Path) -> None:
+    with program(tmp_path, "--host", "0.0.0.0", "--allow-any-key") as (address, running):
+        address = address.replace("0.0.0.0", "127.0.0.1")
+        url = client(address, key="no", secret="body").create_queue(QueueName="orders")["QueueUrl"]
+        path = f"{urlsplit(url).path}?Action=PurgeQueue"
+        for host in (
+            "sqs:9324",
+            "10.1.2.3:9324",
+            "sqs.jobs.svc.cluster.local",
+            "sqs.us-east-1.localhost.localstack.cloud",
+        ):
+            assert asked(address, "POST", "/", "Action=ListQueues", Host=host)[0] == 200, host
+        for host, method, more in (
+            ("example.org", "POST", {}),
+            ("sqs", "GET", {}),
+            ("10.1.2.3", "GET", {}),
+            ("sqs", "POST", {"Origin": "http://example.org"}),
+            ("sqs", "POST", {"Sec_Fetch_Site": "same-origin"}),
+            ("localhost", "POST", {"Origin": "http://example.org"}),
+        ):
+            status, body = asked(address, method, path, Host=host, **more)
+            assert (status, b"AccessDenied" in body) == (403, True), (host, method, more)
+        running.terminate()
+        assert running.stderr is not None
+        assert "No keys are checked: everybody who reaches this address may use all queues." in running.stderr.read()
+
+
+def test_names_of_localstack_are_of_this_machine(address: str) -> None:
+    for host in ("localhost.localstack.cloud:4566", "sqs.eu-west-1.localhost.localstack.cloud:4566"):
+        status, body = asked(address, "GET", "/?Action=CreateQueue&QueueName=a", Host=host)
+        assert (status, f"http://{host}/000000000000/a".encode() in body) == (200, True)
+    assert asked(address, "GET", "/?Action=ListQueues", Host="localstack.cloud")[0] == 403
+
+
+def test_queues_of_a_file_are_made_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "queues.toml"
+    file.write_text(
+        """
+        [orders]
+        VisibilityTimeout = 7
+        RedrivePolicy = {queue = "dead", maxReceiveCount = 3}
+        tags = {team = "shop"}
+        [dead]
+        ["bills.fifo"]
+        ContentBasedDeduplication = true
+        """
+    )
+    for _ in range(2):  # they stay
+        with program(tmp_path, "--queues", str(file)) as (address, _running):
+            sqs = client(address)
+            urls = {url.rpartition("/")[2]: url for url in sqs.list_queues()["QueueUrls"]}
+            assert sorted(urls) == ["bills.fifo", "dead", "orders"]
+            found = sqs.get_queue_attributes(QueueUrl=urls["orders"], AttributeNames=["All"])["Attributes"]
+            assert found["VisibilityTimeout"] == "7"
+            assert json.loads(found["RedrivePolicy"])["deadLetterTargetArn"].endswith(":dead")
+            assert sqs.list_queue_tags(QueueUrl=urls["orders"])["Tags"] == {"team": "shop"}
+            sqs.send_message(QueueUrl=urls["bills.fifo"], MessageBody="x", MessageGroupId="g")
+    for text, words in (
+        ("[orders]\nVisibilityTimeout = 8", "a different value for attribute VisibilityTimeout"),
+        ("[orders]\nNothing = 8", "Unknown Attribute Nothing"),
+        ("[orders", "cannot be read"),
+        ("orders = 1", "is no table"),
+    ):
+        file.write_text(text)
+        with program(tmp_path, "--queues", str(file)) as (_address, running):
+            assert running.wait(60) == 1
+            assert running.stderr is not None
+            assert words in running.stderr.read()
+
+
+def test_the_command_line_makes_fifo_queues(tmp_path: Path, db: Database, sqs: Any) -> None:
+    runner = CliRunner()
+    url = f"sqlite:///{tmp_path / 'work.db'}"
+    made = runner.invoke(main, ["--url", url, "queue", "create", "orders.fifo", "--lease", "5"])
+    assert made.exit_code == 0, made.output
+    there = sqs.get_queue_url(QueueName="orders.fifo")["QueueUrl"]
+    found = sqs.get_queue_attributes(QueueUrl=there, AttributeNames=["All"])["Attributes"]
+    assert (found["FifoQueue"], found["VisibilityTimeout"], found["MessageRetentionPeriod"]) == ("true", "5", "345600")
+    entry = {"QueueUrl": there, "MessageBody": "no JSON", "MessageGroupId": "g", "MessageDeduplicationId": "d"}
+    assert sqs.send_message(**entry)["MessageId"] == sqs.send_message(**entry)["MessageId"]
+    assert [message["Body"] for message in received(sqs, there)] == ["no JSON"]
+
+
+def test_a_strict_endpoint_makes_no_queue_that_was_deleted_just_now(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(app(db, strict=True)) as address:
+        for protocol in ("json", "query"):
+            mine = client(address, protocol)
+            mine.delete_queue(QueueUrl=mine.create_queue(QueueName=protocol)["QueueUrl"])
+            words = refused("AWS.SimpleQueueService.QueueDeletedRecently", mine.create_queue, QueueName=protocol)
+            assert words.startswith("You must wait 60 seconds after deleting a queue")
+        client(address, region="eu-west-1").create_queue(QueueName="json")
+        monkeypatch.setattr(queues, "DELETED_FOR", 0)
+        mine.delete_queue(QueueUrl=mine.create_queue(QueueName="soon")["QueueUrl"])
+        mine.create_queue(QueueName="soon")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("way", ["told", "killed", "child killed"])
+def test_processes_share_a_socket_and_end_together(tmp_path: Path, way: str) -> None:
+    with program(tmp_path, "--processes", "2") as (address, running):
+        mine = client(address)
+        url = mine.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+        with ThreadPoolExecutor(8) as pool:
+            sent = [
+                pool.submit(
+                    client(address, attempts=5).send_message,
+                    QueueUrl=url,
+                    MessageBody=str(number),
+                    MessageGroupId="g",
+                    MessageDeduplicationId=str(number // 2),
+                )
+                for number in range(40)
+            ]
+            assert len({each.result()["MessageId"] for each in sent}) == 20, "each of two clients is told the same id"
+        processes = children_of(running.pid)
+        assert len(processes) == 2
+        if way == "child killed":
+            os.kill(processes[0], signal.SIGKILL)
+            assert running.wait(60) == 1
+        elif way == "killed":
+            running.kill()
+        else:
+            running.terminate()
+            assert running.wait(60) == 0
+        while any(is_running(process) for process in processes):
+            time.sleep(0.01)

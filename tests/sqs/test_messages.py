@@ -10,9 +10,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+import sqlalchemy as sa
 from botocore.exceptions import ClientError
 
-from tablequeue import Database
+from tablequeue import Database, connect
 from tablequeue.sqs import app, waiting
 from tests.servers import Place, only
 from tests.sqs.support import client, serving
@@ -380,3 +381,33 @@ def test_python_and_sqs_share_a_queue(sqs: Any, db: Database) -> None:
     sqs.create_queue(QueueName="texts")
     db.queue("texts").push("plain")
     assert received(sqs, url.replace("jobs", "texts"))[0]["Body"] == "plain"
+
+
+@only("postgresql")
+def test_connections_to_the_database_are_bounded(place: Place) -> None:
+    """However many clients there are; one more listens."""
+    named = sa.make_url(place.url).update_query_dict({"application_name": "bounded"})
+    count = sa.text("select count(*) from pg_stat_activity where application_name = 'bounded'")
+    with (
+        connect(named.render_as_string(hide_password=False), schema=place.schema) as db,
+        serving(app(db, connections=3)) as address,
+        place.sa_engine().connect() as connection,
+    ):
+        mine = client(address)
+        url = mine.create_queue(QueueName="orders")["QueueUrl"]
+        ended = threading.Event()
+
+        def work() -> None:
+            while not ended.is_set():
+                mine.send_message(QueueUrl=url, MessageBody="x")
+                received(mine, url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+
+        with ThreadPoolExecutor(16) as pool:
+            working = [pool.submit(work) for _ in range(16)]
+            try:
+                most = max(connection.execute(count).scalar_one() for _ in range(200))
+            finally:
+                ended.set()
+            for each in working:
+                each.result()
+        assert most <= 4

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tablequeue import Database
+from tablequeue.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.operations import OPERATIONS
 from tests.sqs.support import client
@@ -96,6 +97,18 @@ def test_a_queue_that_python_drops_is_gone(sqs: Any, queue_url: str, db: Databas
     sqs.send_message(QueueUrl=queue_url, MessageBody="x")
     db.queue("orders").drop()
     refused("AWS.SimpleQueueService.NonExistentQueue", sqs.send_message, QueueUrl=queue_url, MessageBody="x")
+
+
+def test_a_queue_that_python_drops_and_makes_again_goes_on(sqs: Any, queue_url: str, db: Database) -> None:
+    for number in range(3):
+        sqs.send_message(QueueUrl=queue_url, MessageBody=str(number))
+        (message,) = received(sqs, queue_url)
+        assert message["Body"] == str(number)
+        definition = db.queue("orders").definition
+        db.queue("orders").drop()
+        assert isinstance(definition, Definition)
+        db.create_queue("orders", payload=definition.payload, labels=definition.labels)
+    assert counts(sqs, queue_url) == (0, 0, 0)
 
 
 def test_tags_and_permissions_are_kept(sqs: Any, queue_url: str) -> None:

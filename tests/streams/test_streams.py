@@ -12,6 +12,7 @@ from tablequeue import Database, NewMessage, Queue, arrow, stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
+from tablequeue.message import LONGEST_ERROR
 from tablequeue.stream import Stream
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, design_group, refuses, with_parts
@@ -86,7 +87,16 @@ def check_failures(queue: Queue) -> None:
     assert {message.id for message in queue.history()} == {ids[1], ids[3]}
 
 
-CHECKS = [check_replay, check_fence, check_completed_once, check_failures]
+def check_long_failures(queue: Queue) -> None:
+    """Of a long error the ends are kept."""
+    run = Stream(queue, "lake")
+    run.advance(0, 4, now=at(1))
+    stream.fail(queue, "lake", {run.batch(1)[1][0]: "x" * 3_000_000})
+    run.complete(1, now=at(2))
+    assert len(queue.dead()[0].errors[0].error) <= LONGEST_ERROR
+
+
+CHECKS = [check_replay, check_fence, check_completed_once, check_failures, check_long_failures]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

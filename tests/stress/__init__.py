@@ -38,4 +38,5 @@ may take some rounds to find a failure again.
 | story | the ledgers combined by message: certain and possible effects |
 | checks, attempts, order, lateness | the conditions that every story must meet |
 | history | a failure, as short as it can be found |
+| topics | a command of its own: topics with seeks and trims, dropped, created anew and renamed |
 """

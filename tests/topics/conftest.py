@@ -1,4 +1,4 @@
-"""The tests of topics: each runs on every engine of TOPIC_ENGINES."""
+"""The topics and subscriptions of the tests."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ import pytest
 
 from tablequeue import Backoff, Database
 from tablequeue.topic import Subscription, Topic
-from tests.servers import Kind
-from tests.topics.engines import TOPIC_KINDS
 
 # Three attempts and a back-off of exactly 10, 20 and 40 seconds.
 OPTIONS: dict[str, Any] = {"max_attempts": 3, "backoff": Backoff(base=10, jitter=0)}
-
-
-@pytest.fixture(params=TOPIC_KINDS, ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    one: Kind = request.param
-    return one
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ from tablequeue.operations import topics
 from tablequeue.staging import Staged
 from tablequeue.topic import Subscription, Topic
 from tests.crowd import answer, started
-from tests.servers import Place
+from tests.servers import Place, only
 from tests.support import refuses
 from tests.topics import work
-from tests.topics.engines import only
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from tablequeue import Backoff, Database, TablequeueError
 from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound
 from tablequeue.topic import Subscription, Topic
 from tests.crowd import answer, processes, started
-from tests.servers import Place
+from tests.servers import Place, only
 from tests.support import claimed, counts, ids_of, refuses
 from tests.topics import work
-from tests.topics.engines import only
 
 
 def test_what_is_there_is_opened(db: Database, topic: Topic, mail: Subscription, log: Subscription) -> None:

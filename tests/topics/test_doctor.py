@@ -11,9 +11,7 @@ from tablequeue import Database
 from tablequeue.errors import QueueNotFound
 from tablequeue.operations import doctor
 from tablequeue.operations.doctor import Finding
-from tests.servers import Kind, Place, only
-
-pytestmark = only("sqlite", "postgresql", "mariadb")
+from tests.servers import Kind, Place
 
 
 def ago(days: float) -> datetime:
@@ -54,7 +52,7 @@ def test_a_missing_index(db: Database, place: Place, kind: Kind, of: str, table:
     db.create_topic("events").subscribe("mail")
     schema = f"{place.schema}." if place.schema else ""
     with db.engine.begin() as connection:
-        drop = f"{index} on {schema}{table}" if kind.name == "mariadb" else f"{schema}{index}"
+        drop = f"{index} on {schema}{table}" if kind.name in ("mariadb", "mssql") else f"{schema}{index}"
         connection.execute(sa.text(f"drop index {drop}"))
     findings = found(db)
     assert {finding.queue for finding in findings} == {of}

@@ -176,6 +176,7 @@ def test_back_off_and_the_dead_letter(topic: Topic, mail: Subscription) -> None:
     assert mail.pop(now=at(9)) is None
     again = claimed(mail, now=at(10))
     assert (again.id, again.attempts, again.headers, again.group) == (first.id, 2, {"n": 1}, "g")
+    assert (first.errors, [error.error for error in again.errors]) == ((), ["one"])
     assert again.pushed_at == at(0)
     assert again.fail(ValueError("two"), now=at(10)) == "scheduled"
     assert mail.pop(now=at(29)) is None

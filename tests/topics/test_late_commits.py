@@ -15,10 +15,9 @@ import sqlalchemy as sa
 from tablequeue import Claim, Database, LeaseLost, NewMessage, staging
 from tablequeue.staging import Staged
 from tablequeue.topic import Subscription, Topic
-from tests.servers import Kind, Place
+from tests.servers import KINDS, Kind, Place, only
 from tests.support import at, counts, ids_of, refuses
 from tests.topics import checks
-from tests.topics.engines import TOPIC_KINDS, only
 
 STEPS = 250
 
@@ -308,7 +307,7 @@ def test_each_committed_message_is_completed_once(place: Place, kind: Kind, topi
 
 # -- directed cases --------------------------------------------------------------------------------------------------
 
-SIDE_BY_SIDE = only(*(kind.name for kind in TOPIC_KINDS if kind.side_by_side))
+SIDE_BY_SIDE = only(*(kind.name for kind in KINDS if kind.side_by_side))
 
 
 @SIDE_BY_SIDE

@@ -113,3 +113,13 @@ def test_it_needs_a_topic_with_groups(db: Database) -> None:
     topic = db.create_topic("loose")
     refuses(BadInput, topic.subscribe, "mail", ordered=True)
     assert topic.subscriptions() == []
+
+
+def test_a_message_without_a_group_stops_nobody(place: Place, topic: Topic, turns: Subscription) -> None:
+    checks.check_a_message_without_a_group_stops_nobody(place, topic, turns)
+
+
+def test_the_log_refuses_a_message_without_a_group(db: Database, place: Place, topic: Topic) -> None:
+    with pytest.raises(Exception, match="group"):
+        checks.push_without_a_group(place)
+    db.create_topic("loose", payload="text").push("x")

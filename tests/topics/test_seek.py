@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tablequeue import Database
-from tablequeue.errors import BadInput, QueueNotFound, SeekRefused
+from tablequeue.errors import BadInput, Locked, QueueNotFound, SeekRefused
 from tablequeue.topic import Subscription, Topic
 from tests.servers import Place
-from tests.support import at, claimed, counts, ids_of, refuses
+from tests.support import at, check_fenced, claimed, counts, ids_of, refuses
+from tests.topics import checks
 
 
 @pytest.fixture
@@ -83,20 +84,87 @@ def test_while_messages_are_in_progress(topic: Topic, mail: Subscription, ids: l
     apart.complete()
 
 
-def test_what_is_in_progress_at_a_forced_seek_is_finished_as_ever(
+def test_a_forced_seek_ends_the_leases_from_there_on(topic: Topic, mail: Subscription, ids: list[int]) -> None:
+    """Those of the ranges that reach the place, and those of messages apart. Others go on."""
+    first, apart = mail.pop_many(2), mail.pop_many(2)
+    for claim in apart:
+        claim.release()
+    apart = mail.pop_many(2)
+    rest = mail.pop_many(2)
+    mail.seek(at(30), force=True)
+    check_fenced(mail, apart[1])
+    assert checks.not_held(mail, rest) == ids[4:]
+    mail.complete_many([*first, apart[0]])
+    again = mail.pop_many(10)
+    assert [(claim.id, claim.attempts) for claim in again] == [(id, 1) for id in ids[3:]]
+    mail.complete_many(again)
+    assert counts(mail) == {"finished": 6}
+
+
+def test_a_range_that_a_forced_seek_cuts_is_retried_before_the_place(
     topic: Topic, mail: Subscription, ids: list[int]
 ) -> None:
-    batch = mail.pop_many(6)
+    old = mail.pop_many(6)
+    mail.seek(at(20), force=True)
+    assert checks.not_held(mail, old) == ids
+    assert [(claim.id, claim.attempts) for claim in mail.pop_many(10)] == [(id, 2) for id in ids[:2]]
+    assert [(claim.id, claim.attempts) for claim in mail.pop_many(10)] == [(id, 1) for id in ids[2:]]
+
+
+def test_a_forced_seek_finds_what_is_in_a_pack(topic: Topic, mail: Subscription) -> None:
+    """A large claim of messages apart is one row on PostgreSQL."""
+    ids = topic.push_many(["x"] * 300)
+    mail.fail_many(mail.pop_many(300), "no", retry_in=0)
+    apart = mail.pop_many(300)
+    assert ids_of(apart) == ids
     mail.seek("beginning", force=True)
-    again = mail.pop_many(6)
+    again = mail.pop_many(300)
     assert ids_of(again) == ids
-    mail.complete_many(batch)
-    mail.complete_many(again[:3])
-    again[3].fail("no", retry_in=0)
-    retried = claimed(mail)
-    assert retried.id == ids[3]
-    mail.complete_many([retried, *again[4:]])
-    assert counts(mail) == {"finished": 12}, "each delivery counts"
+    assert checks.not_held(mail, apart) == ids
+    mail.complete_many(again)
+    assert counts(mail) == {"finished": 300}
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["plain", "ordered"])
+def test_one_rule_for_what_is_apart(db: Database, ordered: bool) -> None:
+    topic = db.create_topic("events", payload="text", groups=True)
+    mail = topic.subscribe("mail", ordered=ordered)
+    checks.check_a_seek_decides_about_every_message(topic, mail)
+
+
+def test_a_seek_skips_what_was_moved_to_the_queue(ordered: Subscription, db: Database) -> None:
+    checks.check_a_seek_skips_what_was_moved_to_the_queue(db.topic("orders"), ordered)
+
+
+def test_a_seek_leaves_one_of_each_message(topic: Topic, mail: Subscription) -> None:
+    checks.check_a_seek_leaves_one_of_each_message(topic, mail)
+
+
+def test_no_failure_takes_the_lease_of_another_consumer(topic: Topic, mail: Subscription) -> None:
+    checks.check_no_failure_takes_the_lease_of_another_consumer(topic, mail)
+
+
+def test_no_expiry_takes_the_lease_of_another_consumer(topic: Topic, mail: Subscription) -> None:
+    checks.check_no_expiry_takes_the_lease_of_another_consumer(topic, mail)
+
+
+def test_a_seek_beside_a_transaction_that_changes_a_message(
+    place: Place, db: Database, topic: Topic, mail: Subscription, ids: list[int]
+) -> None:
+    """It is refused, and waits for nobody."""
+    if db.engine.dialect.name == "sqlite":
+        pytest.skip("one transaction writes at a time")
+    mail.fail_many(mail.pop_many(6), "no", retry=False)
+    with place.sa_engine().connect() as connection:
+        queue = mail.context.engine.words(mail.context.table)["queue"]
+        connection.exec_driver_sql(f"update {queue} set headers = null where id = {ids[3]}")  # noqa: S608
+        for force in (False, True):
+            refuses(Locked, mail.seek, "beginning", force=force)
+        connection.commit()
+    assert mail.pop() is None, "nothing moved"
+    assert len(mail.dead()) == 6
+    mail.seek("beginning")
+    assert ids_of(mail.pop_many(6)) == ids
 
 
 def test_dead_letters_and_what_waits_for_a_retry_stay(topic: Topic, mail: Subscription, ids: list[int]) -> None:
@@ -141,15 +209,16 @@ def test_a_replay_of_what_is_a_dead_letter_or_in_the_history(topic: Topic, mail:
     }
 
 
-def test_a_replay_that_is_completed_leaves_the_dead_letter(topic: Topic, mail: Subscription, ids: list[int]) -> None:
+def test_a_replay_takes_dead_letters_back(topic: Topic, mail: Subscription, ids: list[int]) -> None:
     for claim in mail.pop_many(6):
         claim.fail("no", retry=False)
-    mail.seek("beginning")
+    mail.seek(at(20))
+    assert ids_of(mail.dead()) == ids[:2]
     mail.complete_many(mail.pop_many(6))
-    assert counts(mail) == {"dead": 6, "finished": 6}
-    assert mail.redrive() == 6
+    assert counts(mail) == {"dead": 2, "finished": 4}
+    assert mail.redrive() == 2
     mail.complete_many(mail.pop_many(6))
-    assert counts(mail) == {"finished": 12}
+    assert counts(mail) == {"finished": 6}
 
 
 def test_a_claim_from_before_the_seek_is_fenced(topic: Topic, mail: Subscription, ids: list[int]) -> None:

@@ -17,11 +17,10 @@ from tablequeue import LeaseLost, Queue
 from tablequeue.errors import ConnectionLost, Unreachable
 from tablequeue.topic import Subscription, Topic
 from tests.crowd import answer, started
-from tests.servers import Kind, Place, Server
+from tests.servers import KINDS, Kind, Place, Server
 from tests.support import at, counts, ids_of
 from tests.test_crashes import place_on
 from tests.topics import work
-from tests.topics.engines import TOPIC_KINDS
 
 # Messages of each producer between two deaths of the server, and the rounds.
 PUSHES, ROUNDS = 150, 3
@@ -54,7 +53,7 @@ def test_a_producer_killed_before_its_commit(place: Place, topic: Topic, mail: S
     assert ids_of(mail.pop_many(10)) == [first, last]
 
 
-@pytest.fixture(scope="module", params=[kind for kind in TOPIC_KINDS if kind.server], ids=lambda kind: kind.name)
+@pytest.fixture(scope="module", params=[kind for kind in KINDS if kind.server], ids=lambda kind: kind.name)
 def own_kind(request: pytest.FixtureRequest) -> Kind:
     kind: Kind = request.param
     return kind

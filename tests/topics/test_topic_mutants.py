@@ -10,11 +10,10 @@ import pytest
 from tablequeue import Backoff, Database
 from tablequeue.engines.engine import Engine
 from tablequeue.topic import Subscription, Topic
-from tests.servers import Kind, Place
+from tests.servers import KINDS, Kind, Place
 from tests.support import with_parts
 from tests.test_mutants import Mutant, rewritten
 from tests.topics import checks
-from tests.topics.engines import TOPIC_KINDS
 
 OPTIONS: dict[str, Any] = {"max_attempts": 3, "backoff": Backoff(base=10, jitter=0)}
 # A check of a topic, one of its subscriptions, and an ordered one of another topic.
@@ -47,10 +46,27 @@ def of_ordered(check: Callable[[Topic, Subscription], None], name: str) -> Check
     return run
 
 
+def of_retention(check: Callable[[Topic], None], name: str) -> Check:
+    def run(place: Place, database: Database) -> None:
+        check(database.create_topic("events", keep=checks.KEEP))
+
+    run.__name__ = name
+    return run
+
+
 def of_late_commits(check: Callable[[Place, Topic, Subscription], None], name: str) -> Check:
     def run(place: Place, database: Database) -> None:
         topic = database.create_topic("events", payload="text")
         check(place, topic, topic.subscribe("mail", **OPTIONS))
+
+    run.__name__ = name
+    return run
+
+
+def of_groups(check: Callable[[Place, Topic, Subscription], None], name: str) -> Check:
+    def run(place: Place, database: Database) -> None:
+        topic = database.create_topic("orders", payload="text", groups=True)
+        check(place, topic, topic.subscribe("turns", ordered=True, **OPTIONS))
 
     run.__name__ = name
     return run
@@ -79,9 +95,15 @@ ALONE = of_subscription(checks.check_a_failed_message_comes_back_alone, "alone")
 EXPIRED = of_subscription(checks.check_what_is_left_of_an_expired_range, "expired")
 POISON = of_subscription(checks.check_poison_is_counted, "poison")
 GROUPS = of_ordered(checks.check_a_group_has_one_in_progress, "groups")
+LOOSE = of_groups(checks.check_a_message_without_a_group_stops_nobody, "without a group")
 HOLDS = of_ordered(checks.check_a_failed_message_holds_its_group, "holds")
 TOKENS = of_subscription(checks.check_a_token_is_for_its_own_messages, "tokens")
 REPLAY = of_subscription(checks.check_a_claim_from_before_a_seek_is_fenced, "replay")
+ONE_OF_EACH = of_subscription(checks.check_a_seek_leaves_one_of_each_message, "one of each")
+NO_FAILURE = of_subscription(checks.check_no_failure_takes_the_lease_of_another_consumer, "no failure")
+NO_EXPIRY = of_subscription(checks.check_no_expiry_takes_the_lease_of_another_consumer, "no expiry")
+SKIPPED = of_ordered(checks.check_a_seek_skips_what_was_moved_to_the_queue, "skipped")
+KEPT = of_retention(checks.check_what_is_claimed_is_not_dropped, "kept")
 DONE = of_subscription(checks.check_what_is_completed_twice_is_refused, "done")
 LATE = of_late_commits(checks.check_a_late_commit_comes_late, "late")
 HOLES = of_late_commits(checks.check_holes_are_forgotten, "holes")
@@ -134,7 +156,10 @@ NOT_LEFT = (
     r"\n?\s*(and|where) (\(left_ids is null or \S+ <> all\(left_ids\)\)|left_ids is null or log\.id <> all\(left_ids\)"
     r"|\S+ not in \(select value from json_each\(coalesce\(left_ids, '\[\]'\)\)\))"
 )
-ALL = frozenset(kind.name for kind in TOPIC_KINDS)
+FUNCTIONS = "create_topic_functions"
+DECIDES = ("range_absorb", "range_remaining")
+IN_PROGRESS = r"(state (?:<>|=) )'in_progress'"
+ALL = frozenset(kind.name for kind in KINDS)
 SQL = frozenset({"sqlite", "postgresql"})
 POSTGRESQL = frozenset({"postgresql"})
 
@@ -142,7 +167,9 @@ POSTGRESQL = frozenset({"postgresql"})
 MUTANTS: dict[str, tuple[Mutant, Check, frozenset[str]]] = {
     "subscriptions that share a position": (shared_position, EVERY, SQL),
     "a claim that does not wait for another one": (
-        rewritten(r"perform pg_advisory_xact_lock\(hash[^;]*\);\n(?=        select greatest)", "", "create_ranges"),
+        rewritten(
+            r"perform pg_advisory_xact_lock\(hash[^;]*\);\n(?=        select greatest)", "", "create_range_functions"
+        ),
         _waits,
         POSTGRESQL,
     ),
@@ -166,6 +193,32 @@ MUTANTS: dict[str, tuple[Mutant, Check, frozenset[str]]] = {
         rewritten(r"'scheduled' else 'ready'", "'scheduled' else 'scheduled'", "range_set_apart"),
         ALONE,
         SQL,
+    ),
+    "a pump that keeps a missing group": (
+        rewritten(r"coalesce\((\S*group_key), ''\)", r"\1", "range_pump", "create_range_functions"),
+        LOOSE,
+        ALL,
+    ),
+    "a seek that leaves what was moved to the queue": (
+        rewritten(r"first_popped_at is null or", "", *DECIDES),
+        SKIPPED,
+        ALL,
+    ),
+    "a seek that leaves what waits for a retry": (
+        rewritten(r"(first_id|\bid) >= :start", r"\1 < 0", *DECIDES),
+        ONE_OF_EACH,
+        ALL,
+    ),
+    "a failure that takes a lease": (rewritten(IN_PROGRESS, r"\1'none'", "range_set_apart"), NO_FAILURE, ALL),
+    "an expiry that takes a lease": (
+        rewritten(IN_PROGRESS, r"\1'none'", "range_expire", "range_set_apart"),
+        NO_EXPIRY,
+        ALL,
+    ),
+    "a trim that ignores leases": (
+        rewritten(r"(min\(first_offset\) from \S+.* where )lease", r"\1false and lease", "range_floor", FUNCTIONS),
+        KEPT,
+        ALL,
     ),
     "an ordered subscription without order": (unordered_pump, GROUPS, SQL),
     "a position that passes what is in flight": (
@@ -199,7 +252,7 @@ CHECKS = {check.__name__: check for _, check, _ in MUTANTS.values()} | {
 OF_ENGINES = {
     f"{kind.name}: {name}": (kind, mutant, check)
     for name, (mutant, check, engines) in MUTANTS.items()
-    for kind in TOPIC_KINDS
+    for kind in KINDS
     if kind.name in engines
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,14 +12,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Database
+from tablequeue import Claim, Database
+from tablequeue.engines.mysql.connection import MySQLCursor
 from tablequeue.engines.mysql.engine import MySQL
-from tablequeue.engines.mysql.topics import LOOK
+from tablequeue.engines.mysql.ranges import LOOK
 from tablequeue.engines.ranges import PUMPED
+from tablequeue.errors import QueueNotFound
+from tablequeue.operations.topics import trim
 from tablequeue.topic import Subscription, Topic
-from tests.servers import Place
-from tests.support import at, counts, ids_of
-from tests.topics.engines import only
+from tests.servers import Place, only
+from tests.support import at, claimed, counts, ids_of, refuses
 
 pytestmark = only("mariadb")
 
@@ -164,7 +167,7 @@ def test_a_claim_of_many_runs(place: Place, topic: Topic, mail: Subscription, lo
         chance.choice(others).complete_many(batch)
     assert got == expected
     for offset, wanted in ((30, expected[29:]), (1, expected), (60, expected[59:])):
-        log.context.run(log.context.engine.ranges.seek, {"start": offset, "force": True, "now": None})
+        log.context.run(log.context.engine.ranges.seek, {"start": offset, "force": True, "to_end": False, "now": None})
         again: list[int] = []
         while batch := log.pop_many(n):
             again += ids_of(batch)
@@ -224,3 +227,58 @@ def test_ids_that_are_further_apart(place: Place, topic: Topic, mail: Subscripti
     assert [ids[1] - ids[0], ids[2] - ids[1]] == [3, 3]
     topic.push("d")
     assert [claim.payload for claim in mail.pop_many(10, now=at(0))] == [*"abcd"]
+
+
+def closed(place: Place) -> int:
+    return int(place.execute(f"select count(*) from {place.table('events')} where pushed_at is null")[0][0])  # noqa: S608
+
+
+def test_rows_that_close_holes_are_dropped_with_what_is_around_them(db: Database, place: Place) -> None:
+    topic = db.create_topic("events", payload="text", keep=60)
+    mail = topic.subscribe("mail")
+    topic.push("before", now=at(0))
+    with open_transaction(place) as gone:
+        topic.push_many("abc", connection=gone)
+    topic.push("behind", now=at(0))
+    with open_transaction(place) as late:
+        topic.push("late", connection=late)
+        topic.push("last", now=at(1000))
+        assert popped(mail) == ["before", "behind", "last"]
+        close_holes(place, topic)
+        assert closed(place) == 3
+        trim(topic.context, at(500))
+        assert closed(place) == 0, "below what may still come"
+        assert len(holes(place)) == 1
+        late.commit()
+    assert popped(mail) == ["late"]
+
+
+def test_a_topic_whose_tables_are_being_made_is_not_there_yet(place: Place, topic: Topic, mail: Subscription) -> None:
+    """MariaDB commits each statement of a creation: a table is there before its first row."""
+    topic.push("x")
+    place.execute(f"delete from {place.table('events')}__runs")  # noqa: S608
+    refuses(QueueNotFound, mail.pop_many, 3)
+
+
+def test_a_forced_seek_deletes_nothing_that_was_claimed_since_it_looked(
+    place: Place, ordered: Subscription, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds what no consumer has had, and then locks it: between the two a consumer may have claimed it."""
+    db.topic("orders").push("x", group="g")
+    assert ordered.peek()[0].payload == "x"
+    consumer = place.open().queue(ordered.name)
+    consumer.context.run(consumer.context.messages.sweep, {"now": None, "n": 1, "max_attempts": 5})  # moves it
+    claims: list[Claim] = []
+    execute = MySQLCursor.execute
+
+    def claims_after_the_look(cursor: Any, query: Any, args: Any = None) -> Any:
+        found = execute(cursor, query, args)
+        if not claims and re.match(r"select id\s+from \S+ as message[^;]*first_popped_at is null", str(query)):
+            claims.append(claimed(consumer))
+        return found
+
+    monkeypatch.setattr(MySQLCursor, "execute", claims_after_the_look)
+    ordered.seek("end", force=True)
+    monkeypatch.undo()
+    claims[0].complete()
+    assert counts(ordered) == {"finished": 1}

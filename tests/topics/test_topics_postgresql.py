@@ -17,10 +17,9 @@ from tablequeue.engines.postgresql.messages import COPY_FROM
 from tablequeue.operations import topics
 from tablequeue.topic import Subscription, Topic
 from tests.forked import Child
-from tests.servers import Place, postgresql_bin, private_postgresql
+from tests.servers import Place, only, postgresql_bin, private_postgresql
 from tests.support import at, claimed, counts, ids_of, refuses
 from tests.topics import checks
-from tests.topics.engines import only
 
 pytestmark = only("postgresql")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, Playwright, expect, sync_playwright
 
 from tablequeue import Database, connect
 from tests.web.support import Client, serving
@@ -30,19 +31,25 @@ def client(queues: Database) -> Iterator[Client]:
         yield client
 
 
-# Not for the session: Playwright runs an event loop, in which asyncio.run of other tests would fail.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def chromium(playwright: Playwright, *arguments: str) -> Iterator[Browser]:
+    """Run the machine's Chromium."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse("Chromium is not installed.")
-    with sync_playwright() as playwright:
-        # The sandbox of Chromium does not start as root.
-        arguments = ["--no-sandbox"] if os.getuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+    # The sandbox of Chromium does not start as root.
+    words = [*arguments, *(["--no-sandbox"] if os.getuid() == 0 else [])]
+    browser = playwright.chromium.launch(executable_path=program, args=words)
+    yield browser
+    browser.close()
+
+
+# Not for the session: Playwright runs an event loop, in which asyncio.run of other tests would fail.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright, chromium(playwright) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from http.client import HTTPConnection, HTTPMessage
 from typing import Any
 from urllib.parse import urlencode
 
-import uvicorn
-
-from tablequeue import Database, Queue
+from tablequeue import Database, Queue, http_server
 from tablequeue.web import dashboard
 from tests.support import at, claimed
 
@@ -76,7 +74,7 @@ class Client:
 def serving(database: Database, **options: Any) -> Iterator[Client]:
     """Serve the dashboard of a database on a free port, in a thread."""
     app = dashboard(database, name="the database", **options)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+    server = http_server.server(app)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         # The socket listens already: connections wait until the server accepts them.
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

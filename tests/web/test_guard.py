@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from tablequeue import Database
+from tablequeue import Database, http_server
 from tablequeue.errors import BadInput
-from tablequeue.web import dashboard
+from tablequeue.web import dashboard, guard
 from tests.support import claimed, refuses
 from tests.web.support import TOKEN, Client, bury, serving
 
@@ -64,6 +66,67 @@ def test_the_token_opens_the_pages(locked: Client) -> None:
     assert TOKEN not in answer.headers["set-cookie"]
     assert locked.get("/").status == 200
     assert locked.post("/logout", {"csrf": locked.csrf("/")}).status == 303
+
+
+def test_a_logout_ends_the_session(locked: Client) -> None:
+    locked.log_in()
+    other = Client(locked.port)
+    other.log_in()
+    assert locked.headers != other.headers
+    assert locked.post("/logout", {"csrf": "x"}).status == 403
+    assert locked.get("/").status == 200
+    locked.post("/logout", {"csrf": locked.csrf("/")})
+    assert locked.get("/").status == 303, "whoever still has the cookie"
+    assert other.get("/").status == 200
+
+
+def test_the_oldest_of_too_many_sessions_ends(locked: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MOST_SESSIONS", 2)
+    clients = [Client(locked.port) for _ in range(3)]
+    for client in clients:
+        client.log_in()
+    assert [client.get("/").status for client in clients] == [303, 200, 200]
+
+
+# -- a proxy -----------------------------------------------------------------------------------------------------------
+
+PUBLIC = "https://queues.example.org"
+
+
+@pytest.mark.parametrize("host", ["queues.example.org", "queues.example.org:443", "127.0.0.1:8080"])
+def test_a_proxy_may_keep_the_host_or_not(queues: Database, host: str) -> None:
+    with serving(queues, token=TOKEN, public_url=f"{PUBLIC}:443/", allow_actions=True) as client:
+        assert client.get("/login", host=host).status == 200
+        assert client.get("/login", host="queues.example.org.evil.example").status == 421
+        form = {"csrf": client.csrf(), "token": TOKEN}
+        for origin in ("https://evil.example", "http://queues.example.org:81", "null"):
+            assert client.post("/login", form, host=host, origin=origin).status == 403
+        answer = client.post("/login", form, host=host, origin=PUBLIC)
+        assert answer.status == 303
+        assert "; secure" in (answer.headers["set-cookie"] or "").lower()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "queues.example.org", "https://", "https://x/y", "https://a@x", "ftp://x", "https://x?y"]
+)
+def test_a_public_url_that_cannot_be(queues: Database, url: str) -> None:
+    refuses(BadInput, dashboard, queues, name="x", token=TOKEN, public_url=url)
+
+
+def test_a_public_url_needs_a_token(queues: Database) -> None:
+    refuses(BadInput, dashboard, queues, name="x", public_url=PUBLIC)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_elsewhere_starts_no_search(client: Client, queues: Database, site: str) -> None:
+    queues.create_queue("work")
+    path = "/queues/work/messages?q=x"
+    for method in ("GET", "HEAD"):
+        for dest in ("image", "empty", "iframe"):
+            assert client._ask(method, path, None, {"sec-fetch-site": site, "sec-fetch-dest": dest}).status == 403
+    link = {"sec-fetch-site": site, "sec-fetch-dest": "document"}
+    assert client._ask("GET", path, None, link).status == 200, "a link leads here"
+    assert client._ask("GET", path, None, {"sec-fetch-site": "same-origin", "sec-fetch-dest": "empty"}).status == 200
 
 
 def test_a_scraper_gives_the_token_in_a_header(locked: Client) -> None:
@@ -140,6 +203,19 @@ def test_a_form_that_is_too_large_is_not_read(client: Client, length: str) -> No
     assert client._ask("POST", "/login", None, {"content-length": length}).status in (400, 413)
 
 
+def test_a_form_that_does_not_come_is_not_waited_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_server, "BODY_WITHIN", 0.0)
+    with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+        head = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        connection.sendall(f"{head}Content-Length: 100\r\n\r\ncsrf=".encode())
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+    assert client.get("/").status == 200
+    assert caplog.records == []
+
+
 def test_messages_are_cancelled(client: Client, queues: Database) -> None:
     queue = queues.create_queue("letters")
     first, second = queue.push("a"), queue.push("b")
@@ -164,6 +240,8 @@ def test_a_queue_is_paused_and_resumed(client: Client, queues: Database) -> None
     form = {"csrf": client.csrf("/queues/letters")}
     assert client.post("/queues/letters/pause", form | {"verb": "pause"}).headers["location"] == "/queues/letters"
     assert queue.pop() is None
+    for path in ("/queues/letters", "/queues/letters/messages", "/"):
+        assert '<p class="notice paused" role="status"><b>letters is paused.</b>' in client.get(path).text
     assert "Resume" in client.get("/queues/letters").text
     assert client.post("/queues/letters/pause", form | {"verb": "drop"}).status == 400
     assert client.post("/queues/letters/pause", {"verb": "resume"}).status == 403

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Semaphore
 from typing import Any
 
 import pytest
 from markupsafe import Markup
 
 from tablequeue import Database
-from tablequeue.web import actions, guard, render
+from tablequeue.web import actions, guard, render, search
 from tests.web import test_guard, test_pages
 from tests.web.support import TOKEN, Client, serving
 
@@ -39,6 +40,18 @@ def believes_every_token(patch: Patch) -> None:
 
 def admits_everybody(patch: Patch) -> None:
     patch.setattr(guard.Session, "admits", lambda session, request: True)
+
+
+def forgets_no_session(patch: Patch) -> None:
+    patch.setattr(guard.Session, "end", lambda session, request: None)
+
+
+def serves_every_site(patch: Patch) -> None:
+    patch.setattr(guard.Guard, "_is_of_elsewhere", lambda guard, request, host: False)
+
+
+def searches_at_once(patch: Patch) -> None:
+    patch.setattr(search, "_searching", Semaphore(40))
 
 
 def sends_no_headers(patch: Patch) -> None:
@@ -71,6 +84,19 @@ def no_token(client: Client, queues: Database) -> None:
     test_guard.test_nothing_is_shown_without_the_token(client, "/queues/work")
 
 
+def logout(client: Client, queues: Database) -> None:
+    test_guard.test_a_logout_ends_the_session(client)
+
+
+def foreign_page(client: Client, queues: Database) -> None:
+    test_guard.test_a_page_of_elsewhere_starts_no_search(client, queues, "cross-site")
+
+
+def one_search(client: Client, queues: Database) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        test_pages.test_one_search_runs_at_a_time(client, queues, patch)
+
+
 def headers(client: Client, queues: Database) -> None:
     test_guard.test_every_answer_forbids_what_is_not_ours(client, queues, "/")
 
@@ -87,6 +113,9 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
     "any Host": (believes_every_host, foreign_host, {}),
     "any token": (believes_every_token, token, LOCKED),
     "no token at all": (admits_everybody, no_token, LOCKED),
+    "a log-out that leaves the session": (forgets_no_session, logout, LOCKED),
+    "a search for a page of any site": (serves_every_site, foreign_page, {}),
+    "searches at the same time": (searches_at_once, one_search, {}),
     "no policy": (sends_no_headers, headers, {}),
     "a redrive that purges": (purges_for_a_redrive, dead_letters, {}),
 }

@@ -13,6 +13,7 @@ import pytest
 from tablequeue import Database
 from tablequeue.operations import stats as numbers
 from tablequeue.readable import duration, number, rate
+from tablequeue.web import search
 from tests.support import at, claimed
 from tests.web.support import HOSTILE, Client, bury, fill, serving
 
@@ -300,3 +301,20 @@ def test_estimates_look_like_estimates(db: Database, monkeypatch: pytest.MonkeyP
             assert "~ of a time with more than" in text
         for path in ("/queues/work", finished):
             assert "~ of finished messages: an estimate" in client.get(path).text
+
+
+def test_one_search_runs_at_a_time(client: Client, queues: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues.create_queue("work").push("a letter")
+    monkeypatch.setattr(search, "WAIT", 0.0)
+    with search._searching:
+        answer = client.get("/queues/work/messages?q=letter")
+        assert answer.status == 503
+        assert "search again" in answer.text
+        assert "a letter" in client.get("/queues/work/messages").text, "a list is no search"
+    assert "a letter" in client.get("/queues/work/messages?q=letter").text
+
+
+def test_a_search_finds_what_the_start_of_a_payload_has(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work")
+    queue.push({"name": "Gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n", "text": "x" * 100_000})
+    assert "1 messages searched, 1 found" in client.get("/queues/work/messages?q=gr%C3%BCN").text

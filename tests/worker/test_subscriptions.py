@@ -17,9 +17,8 @@ from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.pool import Assignment, Range
 from tablequeue.worker.schedule import Schedule, push_due
-from tests.servers import Kind, Place
+from tests.servers import KINDS, Kind, Place, only
 from tests.support import counts, found, refuses
-from tests.topics.engines import TOPIC_KINDS, only
 from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
 from tests.worker.test_schedule import hours
@@ -28,7 +27,7 @@ from tests.worker.test_worker import CONSUMERS
 MAIL = "events/mail"
 
 
-@pytest.fixture(params=TOPIC_KINDS, ids=lambda kind: kind.name)
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     one: Kind = request.param
     return one
@@ -89,7 +88,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 @pytest.mark.parametrize(
     ("kind", "consumers"),
-    [(kind, one) for kind in TOPIC_KINDS for one in CONSUMERS if kind.name == "sqlite" or one != "processes"],
+    [(kind, one) for kind in KINDS for one in CONSUMERS if kind.name == "sqlite" or one != "processes"],
     ids=lambda one: getattr(one, "name", one),
 )
 def test_each_message_becomes_what_its_handler_says(

@@ -12,6 +12,7 @@ import pytest
 
 from tablequeue import Backoff, Claim, Database, Queue
 from tablequeue.errors import BadInput, QueueNotFound
+from tablequeue.message import LONGEST_ERROR
 from tablequeue.worker import Handler, Retry, Snooze, Worker, fetcher
 from tablequeue.worker.handler import import_target
 from tests.servers import KINDS, Place, only
@@ -50,6 +51,24 @@ def of(function: Any, **options: Any) -> Worker:
     worker = Worker(maximum=options.pop("maximum", 4), shutdown_timeout=options.pop("shutdown_timeout", PATIENCE))
     worker.add(Handler("work", function, **options))
     return worker
+
+
+def test_a_long_error_is_shortened_and_so_is_the_line_of_the_log(
+    db: Database, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    (raises, says) = queue.push_many(["raises", "says"])
+
+    def fails(message: Claim) -> Retry:
+        if message.payload == "raises":
+            raise ValueError("x" * 3_000_000)
+        return Retry(error="y" * 3_000_000)
+
+    of(fails).run(db, drain=True)
+    for id in (raises, says):
+        assert len(found(queue, id).errors[0].error) <= LONGEST_ERROR
+    lines = [record.getMessage() for record in caplog.records if "failed and is" in record.getMessage()]
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= LONGEST_ERROR
 
 
 @every_kind_of_consumers

@@ -4,63 +4,14 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.cancel import cancel
 from tablequeue.cli.commands import Root, Settings
-from tablequeue.cli.complete import complete
-from tablequeue.cli.dead import dead
-from tablequeue.cli.demo import demo
-from tablequeue.cli.doctor import doctor
-from tablequeue.cli.fail import fail
-from tablequeue.cli.history import history
-from tablequeue.cli.lost import lost
-from tablequeue.cli.move import move
-from tablequeue.cli.peek import peek
-from tablequeue.cli.pipeline import pipeline
-from tablequeue.cli.pop import pop
-from tablequeue.cli.push import push
-from tablequeue.cli.queue import queue
-from tablequeue.cli.report import report
-from tablequeue.cli.reschedule import reschedule
-from tablequeue.cli.result import result
-from tablequeue.cli.serve import serve
-from tablequeue.cli.sql import sql
-from tablequeue.cli.sqs import sqs
-from tablequeue.cli.stats import stats
-from tablequeue.cli.stream import stream
-from tablequeue.cli.top import top
-from tablequeue.cli.topic import topic
-from tablequeue.cli.upgrade import upgrade
-from tablequeue.cli.work import work
 
 __all__ = ["main"]
 
-COMMANDS = (
-    queue,
-    topic,
-    push,
-    pop,
-    complete,
-    fail,
-    cancel,
-    reschedule,
-    peek,
-    dead,
-    move,
-    lost,
-    history,
-    result,
-    work,
-    stats,
-    top,
-    doctor,
-    stream,
-    pipeline,
-    serve,
-    sqs,
-    report,
-    sql,
-    upgrade,
-    demo,
+# Each is a module here, with the command in it. It is imported when it is called, or listed.
+COMMANDS = tuple(
+    "queue topic push pop complete fail cancel reschedule peek dead move lost history "
+    "result work stats top doctor stream pipeline serve sqs report sql upgrade demo".split()
 )
 
 
@@ -80,5 +31,4 @@ def main(ctx: click.Context, url: str | None, schema: str | None, name: str | No
     settings.url, settings.schema, settings.name = url, schema, name
 
 
-for command in COMMANDS:
-    main.add_command(command)
+main.names = COMMANDS

@@ -5,19 +5,22 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from traceback import walk_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tablequeue.cli.output import one_line, print_json
-from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, DriverMissing, TablequeueError
-from tablequeue.queue import Queue
-from tablequeue.topic import Subscription, Topic
+
+# What takes long to import is imported where it is used: --version and wrong usage need none of it.
+if TYPE_CHECKING:
+    from tablequeue.database import Database
+    from tablequeue.queue import Queue
+    from tablequeue.topic import Subscription, Topic
 
 REFUSED, USAGE, EMPTY, UNPRINTED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 4, 130, 141
 
@@ -38,6 +41,8 @@ class Settings:
                 "No database is given. Set TABLEQUEUE_URL, or write --url before the command: "
                 "tablequeue --url sqlite:///work.db ..."
             )
+        from tablequeue.database import connect
+
         with connect(self.url, schema=self.schema, name=self.name) as database:
             yield database
 
@@ -100,6 +105,18 @@ class Group(_Json, click.Group):
 class Root(Group):
     """The command line as a whole. Turns every error into a cause, a remedy, and an exit code."""
 
+    names: Sequence[str] = ()
+    """The commands, each in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.names:
+            return None
+        command: click.Command = getattr(import_module(f"tablequeue.cli.{cmd_name}"), cmd_name)
+        return command
+
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -128,6 +145,8 @@ class Root(Group):
 
 def report(settings: Settings, done: str, count: int) -> None:
     """Print what was done, and to how many messages."""
+    from tablequeue.cli.output import print_json
+
     if settings.json:
         print_json({done: count})
     else:
@@ -184,6 +203,8 @@ def _json(ctx: click.Context) -> bool:
 
 
 def _refuse(ctx: click.Context, cause: str, remedy: str, code: int = REFUSED) -> int:
+    from tablequeue.cli.output import one_line, print_json
+
     if _json(ctx):
         print_json({"error": cause, "remedy": remedy}, err=True)
     else:

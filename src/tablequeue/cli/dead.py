@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tablequeue.cli.commands import Group, Settings, report
-from tablequeue.cli.messages import payload_text, print_messages, set_fields, time_text
+from tablequeue.cli.messages import payload_text, print_errors, print_messages, set_fields, time_text
 from tablequeue.cli.options import COUNT, ID, F
 from tablequeue.cli.output import print_fields
 from tablequeue.message import Message
@@ -46,7 +46,7 @@ def filters(command: F) -> F:
 def dead() -> None:
     """List, redrive and purge dead letters.
 
-    A dead letter is a message whose attempts are used up. It stays in the queue with all its errors.
+    A dead letter is a message whose attempts are used up. It stays in the queue with its errors.
     """
 
 
@@ -58,7 +58,7 @@ def dead() -> None:
 def list_(settings: Settings, /, queue: str, number: int, **options: Any) -> None:
     """Show the dead letters of QUEUE with their last errors.
 
-    With --id, each is shown in full, with all its errors.
+    With --id, each is shown in full, with its first errors and its last ones.
     """
     with settings.queue(queue) as source:
         messages = list(islice(_find(source, **options), number))
@@ -129,6 +129,4 @@ def _print(message: Message, kind: str) -> None:
             "payload": payload_text(message.payload, kind),
         }
     )
-    for error in message.errors:
-        click.echo(f"attempt {error.attempt}, {time_text(error.at)}:")
-        print_fields({f"  {place}": line for place, line in enumerate(error.error.splitlines(), 1)} or {"  1": ""})
+    print_errors(message)

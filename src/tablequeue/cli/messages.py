@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import click
+
 from tablequeue.cli.commands import Settings
-from tablequeue.cli.output import one_line, print_json, print_table
+from tablequeue.cli.output import one_line, print_fields, print_json, print_table
 from tablequeue.message import Claim, Message
 from tablequeue.payload import Unreadable, json_text
 
@@ -36,6 +38,17 @@ def payload_text(payload: Any, kind: str) -> str:
     if kind == "json":
         return one_line(json_text(payload))
     return repr(payload) if kind == "bytes" else one_line(payload)
+
+
+def print_errors(message: Message | Claim) -> None:
+    """Print the errors of a message with their tracebacks, and where some are left out."""
+    before = 0
+    for error in message.errors:
+        if left_out := error.number - before - 1:
+            click.echo(f"({left_out:,} more errors are not kept)")
+        before = error.number
+        click.echo(f"attempt {error.attempt}, {time_text(error.at)}:")
+        print_fields({f"  {place}": line for place, line in enumerate(error.error.splitlines(), 1)} or {"  1": ""})
 
 
 def set_fields(message: Message | Claim) -> dict[str, str | int]:

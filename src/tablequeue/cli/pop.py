@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from tablequeue.cli.commands import EMPTY, Command, Settings
-from tablequeue.cli.messages import payload_text, record_of, set_fields, time_text
+from tablequeue.cli.messages import payload_text, print_errors, record_of, set_fields, time_text
 from tablequeue.cli.options import COUNT
 from tablequeue.cli.output import print_fields, print_json
 from tablequeue.message import Claim
 
-FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until".split()
+FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until errors".split()
 
 
 @click.command(cls=Command)
@@ -57,3 +57,4 @@ def _show(claim: Claim, kind: str, as_json: bool, first: bool) -> None:
             "payload": payload_text(claim.payload, kind),
         }
     )
+    print_errors(claim)

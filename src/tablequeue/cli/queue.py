@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tablequeue.cli.commands import Group, Settings, check_schema, confirm
 from tablequeue.cli.options import (
@@ -18,7 +20,19 @@ from tablequeue.cli.options import (
     time_option,
 )
 from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
+from tablequeue.pacing import LARGEST
 from tablequeue.readable import notes_of
+
+# What CreateQueue of the SQS endpoint makes of the name of a FIFO queue.
+FIFO: Mapping[str, Any] = {
+    "groups": True,
+    "key_for": 300.0,
+    "payload": "text",
+    "history": "none",
+    "lease": 30.0,
+    "expires": 345_600.0,
+    "max_attempts": LARGEST,
+}
 
 
 @click.group(cls=Group)
@@ -37,7 +51,13 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
     If the queue exists with the same definition, nothing happens. With another definition, the difference is shown and
     nothing is changed. The file of a SQLite database is created with its first queue, a schema only with
     --create-schema.
+
+    A NAME that ends with .fifo makes what the SQS endpoint calls a FIFO queue: an option that is not given has the
+    value that a client's CreateQueue would give it, as --groups, --key-for 300 and --payload text.
     """
+    if name.endswith(".fifo"):
+        given = click.get_current_context().get_parameter_source
+        options |= {key: value for key, value in FIFO.items() if given(key) is ParameterSource.DEFAULT}
     with settings.database() as database:
         check_schema(settings, database, create_schema)
         queue = database.create_queue(name, **fields_of("queue", options))

@@ -22,35 +22,42 @@ TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 @click.command(cls=Command)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Its port; 0: a free one.")
+@click.option("--public-url", metavar="URL", help="Where browsers reach it through a proxy: https://queues.example.org")
 @click.option("--allow-actions", is_flag=True, help="Allow visitors to redrive and purge dead letters.")
 @click.pass_obj
-def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None:
+def serve(settings: Settings, host: str, port: int, public_url: str | None, allow_actions: bool) -> None:
     """Serve a dashboard of the queues: messages, dead letters, producers and consumers, and /metrics for Prometheus.
 
     The dashboard is read-only without --allow-actions. On 127.0.0.1 everybody on this machine can see it. On any other
     address a visitor needs a token, in a form or as "Authorization: Bearer": that of TABLEQUEUE_SERVE_TOKEN, or one
-    that is printed at the start. There, put a TLS proxy in front of the dashboard.
+    that is printed at the start. For a name and TLS, put a proxy in front of 127.0.0.1 and give its --public-url, which
+    needs a token too.
     """
     with needed_packages("The dashboard", "serve"):
-        import uvicorn
-
+        from tablequeue.http_server import server
         from tablequeue.web import dashboard
     given = os.environ.get(TOKEN) or None
     loopback = is_loopback(host)
-    token = given or (None if loopback else secrets.token_urlsafe(24))
+    token = given or (None if loopback and public_url is None else secrets.token_urlsafe(24))
     with settings.database() as database, listening("The dashboard", host, port) as listener:
-        app = dashboard(database, name=_name(database), token=token, loopback=loopback, allow_actions=allow_actions)
-        config = uvicorn.Config(app, log_config=None, log_level="warning", server_header=False, access_log=False)
+        app = dashboard(
+            database,
+            name=_name(database),
+            token=token,
+            loopback=loopback,
+            public_url=public_url,
+            allow_actions=allow_actions,
+        )
         url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
         if settings.json:
             print_json({"url": url, "token": None if given else token})
         else:
-            click.echo(f"{_name(database)} at {url}" + ("" if allow_actions else ", read-only"))
+            click.echo(f"{_name(database)} at {public_url or url}" + ("" if allow_actions else ", read-only"))
             if token and not given:
                 click.echo(f"token: {token}")
         logs.configure(as_json=settings.json)
         try:
-            uvicorn.Server(config).run(sockets=[listener])
+            server(app).run(sockets=[listener])
         except KeyboardInterrupt:
             return  # Ctrl-C is the way to end it, and no failure
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from tablequeue.cli.commands import Command, Settings, topic_and_name
 from tablequeue.cli.options import COUNT, OPTIONS, definition_options, fields_of
 from tablequeue.cli.output import print_json
-from tablequeue.cli.values import examples, known, parameters, put
+from tablequeue.cli.values import examples, known, named, parameters, put
 from tablequeue.definition import KINDS, Definition, Kind, SubscriptionDefinition, TopicDefinition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
@@ -49,6 +49,7 @@ PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if
 @click.option("--observer", multiple=True, metavar="ROLE", help="For grant: a role that may only read.")
 @click.option("--from-version", type=int, default=1, show_default=True, help="For upgrade: the version of the tables.")
 @click.option("--values", is_flag=True, help="Print example values in place of parameters.")
+@click.option("--bare", is_flag=True, help="Print no comments.")
 @definition_options("queue", "topic", "subscription")
 @click.pass_context
 def sql(
@@ -67,6 +68,7 @@ def sql(
     observer: tuple[str, ...],
     from_version: int,
     values: bool,
+    bare: bool,
     **options: Any,
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
@@ -76,7 +78,8 @@ def sql(
 
     The client of the database (psql, mariadb, sqlite3) can run create, drop, upgrade, procedures and grant as they are
     printed. In an upgrade, statements for tables that not every queue has are in comments. In other operations a word
-    after a colon is a parameter; with --values an example value replaces it.
+    after a colon is a parameter, and on SQL Server a variable that begins with @p_; with --values an example value
+    replaces it.
 
     `procedures` creates stored procedures for the verbs, and `grant` lets roles call them. --producer, --consumer and
     --observer can be repeated. The roles need no rights on the tables.
@@ -98,6 +101,8 @@ def sql(
     _check_options(ctx, kind)
     definition = _definition(kind, queue, options)
     text = script(engine, operation, queue, definition, state, roles, values, from_version, number, table)
+    if bare:
+        text = _without_comments(text)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
@@ -150,8 +155,8 @@ def script(
         heading = f"-- For {engine.client.name}, as it is. {engine.client.whole}" if operation in ONCE else ""
     else:
         text = put(engine, text, same)
-        heading = f"-- A word after a colon is a parameter; with --values there are examples, for {engine.client.name}."
-    return "\n\n".join(filter(None, [heading, text]))
+        heading = f"-- {engine.client.parameters}; with --values there are examples, for {engine.client.name}."
+    return "\n\n".join(filter(None, [heading, named(engine, text)]))
 
 
 # Scripts that are run once for a queue, and only as a whole.
@@ -203,6 +208,12 @@ def _table(engine: Engine, name: str, definition: Definition, number: int, table
         return engine.table(name, definition, table_name)
     topic = engine.table(definition.topic, TopicDefinition(payload=definition.payload), table_name)
     return engine.table(name, definition, subscription_table_of(topic.table_name, number), topic)
+
+
+def _without_comments(text: str) -> str:
+    """Leave out the lines that are comments, and the empty lines before and after them."""
+    bare = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    return re.sub(r"\n{3,}", "\n\n", bare).strip()
 
 
 def _has_states(engine: Engine, file: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,18 @@ FILE = click.Path(exists=True, dir_okay=False)
 @click.option("--credentials", type=FILE, help="A JSON file with secret keys by access key.")
 @click.option("--certificate", type=FILE, help="A TLS certificate, for https.")
 @click.option("--private-key", type=FILE, help="Its private key.")
+@click.option("--allow-any-key", is_flag=True, help="Check no keys on an address of a private network.")
+@click.option("--queues", type=FILE, help="A TOML file with queues to make at the start, if they are not there.")
+@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Processes on one socket.")
+@click.option(
+    "--connections",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Connections of a process to the database, at most.",
+)
 @click.option("--fair", is_flag=True, help="Make standard queues in which message groups take turns.")
+@click.option("--strict", is_flag=True, help="Make no queue in the 60 seconds after its deletion here, as AWS.")
 @click.pass_obj
 def sqs(
     settings: Settings,
@@ -43,31 +56,58 @@ def sqs(
     credentials: str | None,
     certificate: str | None,
     private_key: str | None,
+    allow_any_key: bool,
+    queues: str | None,
+    processes: int,
+    connections: int,
     fair: bool,
+    strict: bool,
 ) -> None:
     """Serve the queues of the database as Amazon SQS: point --endpoint-url of any SDK here.
 
-    On 127.0.0.1 any credentials will do. On any other address requests must be signed with the keys given here.
+    On 127.0.0.1 any credentials will do. On any other address requests must be signed with the keys given here, unless
+    --allow-any-key says that everybody who reaches it may use the queues.
     """
     with needed_packages("The SQS endpoint", "sqs"):
         from tablequeue.sqs import app
+        from tablequeue.sqs.declared import declared, make
+        from tablequeue.sqs.processes import forked
         from tablequeue.sqs.server import server
     keys = _keys(access_key, secret_key, credentials)
-    if keys is None and not is_loopback(host):
+    if keys is None and not is_loopback(host) and not allow_any_key:
         raise BadInput(
             "Without keys everybody could use the queues.",
-            f"Give --access-key and {SECRET}, or --credentials; or serve on 127.0.0.1.",
+            f"Give --access-key and {SECRET}, or --credentials; or serve on 127.0.0.1. In a private network, where "
+            "everybody may use them: --allow-any-key.",
         )
+    if keys is not None and allow_any_key:
+        raise BadInput("Keys are given, and any key is allowed.", "Leave one of them out.")
+    wanted = {} if queues is None else declared(Path(queues))
     if bool(certificate) is not bool(private_key):
         raise BadInput("A certificate and its private key go together.", "Give both --certificate and --private-key.")
-    with settings.database() as database, listening("The endpoint", host, port) as listener:
-        served = app(database, credentials=keys, account=account, region=region, fair=fair)
+    with ExitStack() as opened:
+        listener = opened.enter_context(listening("The endpoint", host, port))
+        first = processes == 1 or forked(processes) == 0
+        database = opened.enter_context(settings.database())
+        served = app(
+            database,
+            credentials=keys,
+            account=account,
+            region=region,
+            fair=fair,
+            any_key=allow_any_key,
+            strict=strict,
+            connections=connections,
+        )
+        asyncio.run(make(served.endpoint, wanted))
         options: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": private_key} if certificate else {}
         shown_host = f"[{host}]" if ":" in host else host
         url = f"{'https' if certificate else 'http'}://{shown_host}:{listener.getsockname()[1]}"
-        if settings.json:
+        if allow_any_key and first:
+            click.echo("No keys are checked: everybody who reaches this address may use all queues.", err=True)
+        if settings.json and first:
             print_json({"url": url})
-        else:
+        elif first:
             click.echo(f"SQS at {url}, region {region}")
         logs.configure(as_json=settings.json)
         try:

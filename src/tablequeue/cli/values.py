@@ -18,6 +18,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _EXAMPLES = {
     "now": "null",
     "n": "10",
+    "run": "1",
     "look": "10",
     "number": "2",
     "sum": "3",
@@ -25,10 +26,12 @@ _EXAMPLES = {
     "end": "10",
     "final": "0",
     "least": "1",
-    **dict.fromkeys(("first_offset", "last_offset", "last_id"), "0"),
+    **dict.fromkeys(("first_offset", "last_offset", "last_id", "highest", "version"), "0"),
     **dict.fromkeys(("runs", "pieces", "left_ids", "apart_ids"), "'[]'"),
     "all_holes": "true",
+    "consumed": "true",
     "id": "1",
+    **{f"{operation}.id": id for operation, id in (("pump", "1000001"), ("range_pump", "1000002"))},
     "ids": "'[1]'",
     "after": "0",
     "low": "0",
@@ -42,6 +45,7 @@ _EXAMPLES = {
     "ends": "9223372036854775807",
     "noted": "0",
     "places": "'[]'",
+    "claim_held.rows": "'[]'",
     "by_group": "'[[0, 0, 1]]'",
     "slots": "'[]'",
     "removes": "0",
@@ -85,6 +89,7 @@ _EXAMPLES = {
     "writer": "'writer'",
     "new_name": "'new'",
     "within": "false",
+    "force": "false",
 }
 _PAYLOADS = {"json": '\'{"to": "ada"}\'', "text": "'hello'"}
 
@@ -133,6 +138,11 @@ def put(engine: Engine, text: str, values: Mapping[str, str]) -> str:
         return _PARAMETER.sub(lambda match: values.get(match[1], match[0]), line)
 
     return "\n".join(map(line_of, text.splitlines()))
+
+
+def named(engine: Engine, text: str) -> str:
+    """Write the parameters, also those in comments, as the programmers of the database do."""
+    return _PARAMETER.sub(lambda match: engine.client.parameter.format(match[1]), text)
 
 
 def _is_comment(line: str) -> bool:

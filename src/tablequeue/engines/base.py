@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -29,11 +29,16 @@ from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.engines.walks import Walks
 from tablequeue.errors import TablequeueError
+from tablequeue.message import ERROR_ENDS, LONGEST_ERROR
 from tablequeue.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
 STRIPES = 1024
 """The rows that claims of groups with limits lock: those of a group lock the row of its slot modulo this number."""
+# Characters, or bytes, of a payload that is read in brief.
+BRIEF = 8192
+# The lists of columns of messages that are read.
+READ = ("live_columns", "history_columns", "log_columns")
 # Groups at which `until_next` looks: to look at all of them would cost a waiting consumer too much.
 LOOKED_AT = 1000
 
@@ -115,6 +120,8 @@ class Table(Statements):
         """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
         self.position = 0
         """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
+        self.brief = False
+        """Whether its statements read messages in brief; see `in_brief`."""
         self.of_results = False
         """Whether those who attend it wait for results, and not for messages; see `waiting_for_results`."""
         self.definition = definition
@@ -150,6 +157,20 @@ class Table(Statements):
         other.walks = Walks()
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
         return other
+
+    def in_brief(self) -> Self:
+        """Return the table for reads of the start of each payload, of `BRIEF` characters or bytes, and of no headers.
+
+        For lists of messages, whose payloads together may be larger than the memory.
+        """
+        other = copy(self)
+        other.brief = True
+        other._compiled = {}  # noqa: SLF001  (a copy of itself)
+        return other
+
+    def is_that_of(self, other: Table) -> bool:
+        """Whether it is the table of the same queue. The name of a dropped table is given to no other one."""
+        return self.table_name == other.table_name
 
     def ready_after(self, id: int) -> None:
         """Lower the mark to `id`, because messages after it may have become ready.
@@ -254,11 +275,13 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
+    errors_and: ClassVar[str]
+    """The errors of a row and one more: SQL with `{now}` and `{error}`."""
     origin_header: ClassVar[str]
     """The headers of a dead letter that moves to another queue, with its origin."""
     origin_key: ClassVar[str]
     """The key in the origin of such a message."""
-    schema_version: ClassVar[int] = 5
+    schema_version: ClassVar[int] = 6
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
     no_group: ClassVar[str] = "''"
@@ -299,10 +322,18 @@ class EngineBase(ABC):
         """
         words = self.words(table, state) if isinstance(table, Table) else self.common_words()
         words = {**words, **instead}
-        text = listed(sql_text(self.name, operation), self.expressions)
+        expressions = self.expressions
+        if isinstance(table, Table) and table.brief:
+            start = {"payload": f"{self.payload_start(table.definition)} as payload", "headers": "null as headers"}
+            expressions = {name: {**expressions[name], **start} for name in READ}
+        text = listed(sql_text(self.name, operation), expressions)
         if isinstance(table, Table):
             text = "\n".join(chosen(text, conditions(table.definition))) + "\n"
         return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text)
+
+    def payload_start(self, definition: Definition) -> str:
+        """Return the expression of the first `BRIEF` characters of a payload, or bytes; see `expressions`."""
+        return f"substr({{}}payload, 1, {BRIEF})"
 
     def common_words(self) -> dict[str, str]:
         """Return the `{words}` of the texts that concern no queue."""
@@ -312,6 +343,7 @@ class EngineBase(ABC):
             "catalogue": f"{self.prefix}{CATALOGUE}",
             "schedules": f"{self.prefix}tq{PART}schedules",
             "paused": f"{self.prefix}tq{PART}paused",
+            "dropped": f"{self.prefix}tq{PART}dropped",
             "now": self.clock,
         }
 
@@ -323,6 +355,7 @@ class EngineBase(ABC):
         queue = f"{self.prefix}{table.table_name}"
         expiry = self.expiry_words(definition.expires) if definition.expires else NO_EXPIRY
         unpaused = self.unpaused(table)
+        errors_and = partial(self.errors_and.format, now=self.clock)
         return {
             **self.common_words(),
             "queue": queue,
@@ -350,7 +383,7 @@ class EngineBase(ABC):
             "state": state,
             "states": ", ".join(map(repr, STATES)),
             # In a grouped queue: a message of a run is blocked when it is to be tried again; see create_groups.sql.
-            "or_blocked": " when in_run > 0 then 'blocked'" if definition.grouped else "",
+            "or_blocked": " when in_run <> 0 then 'blocked'" if definition.grouped else "",
             "out_of_run": ",\n    in_run = 0" if definition.grouped else "",
             "out_of_run_if_swept": ",\n    in_run = case when cancelled_at is not null then in_run else 0 end"
             if definition.grouped
@@ -396,6 +429,12 @@ class EngineBase(ABC):
             "moved_dead": "blocked" if table.dead_letters and table.dead_letters.definition.grouped else "ready",
             # The table to which dead letters move, if the definition names a queue for them.
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
+            # The errors of a message and one more: :error, or that of a lost lease or of an expired message.
+            "errors_and_one": errors_and(error=":error"),
+            "errors_and_lost": errors_and(error="'lease expired'"),
+            "errors_and_expired": errors_and(error="'expired'"),
+            "longest_error": str(LONGEST_ERROR),
+            "error_ends": str(ERROR_ENDS),
             "origin_header": self.origin_header.replace("{table}", table.table_name),
             "origin_key": self.origin_key,
             "slot": self.slot,
@@ -469,7 +508,10 @@ class EngineBase(ABC):
     def check_url(self, url: sa.URL) -> None:  # noqa: B027 (most engines refuse nothing)
         """Refuse a URL to which no connection may be made."""
 
-    def missing(self, sa_engine: sa.Engine) -> str | None:
+    def opened(self, sa_engine: sa.Engine) -> None:  # noqa: B027 (most engines need nothing of it)
+        """Note what is needed of the Engine that makes our connections."""
+
+    def missing(self) -> str | None:
         """Return the path of a missing database file that a connection would create; else None.
 
         Raise `Unreachable` if the file could not be created.

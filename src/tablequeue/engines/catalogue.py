@@ -34,6 +34,10 @@ class Catalogue(Part):
         """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
         return sorted(map(NameRow._make, self._rows(cursor, table, "names", params)))
 
+    def dropped(self, cursor: Cursor, table: Statements, params: Params) -> list[str]:
+        """Return the names of the tables of all that was dropped, which nothing new may have."""
+        return [name for (name,) in self._rows(cursor, table, "dropped", params)]
+
     def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
         """Return a queue's row in the catalogue, or None."""
         row = self._row(cursor, table, "lookup", params)
@@ -52,8 +56,8 @@ class Catalogue(Part):
             self._run(cursor, table, "install_schema", params)
         if not self.has_catalogue(cursor, table, {}):
             self._run(cursor, table, "install", params)
-        if not self.has_table(cursor, table, {"table": table.engine.common_words()["paused"]}):
-            # The catalogue is new, or one of schema version 4.
+        if not self.has_table(cursor, table, {"table": table.engine.common_words()["dropped"]}):
+            # The catalogue is new, or one of schema version 4 or 5.
             for file in files_for(table.engine.name, INSTALLED, set()):
                 self._run(cursor, table, file, params)
 

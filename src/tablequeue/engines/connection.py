@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from select import POLLIN, poll
+from time import monotonic
 from typing import Any, TypeVar
 
 Cursor = Any  # a DB-API cursor: the drivers share no type
@@ -15,6 +17,8 @@ class RawConnection:
     def __init__(self, dbapi: Any, cursor: Cursor) -> None:
         self.dbapi = dbapi
         self.cursor = cursor
+        self.opened_at = self.used_at = monotonic()
+        """The times, on this process's monotonic clock, of its beginning and of the end of the last call on it."""
 
     def transact(self, work: Callable[[], T]) -> T:
         """Do the work in a transaction. After an error the transaction stays open, and the caller rolls it back."""
@@ -32,8 +36,27 @@ class RawConnection:
     def rollback(self) -> None:
         self.cursor.execute("rollback")
 
+    def is_open(self) -> bool:
+        """Return whether the server has not closed the connection while it was idle.
+
+        A server that was unplugged has closed nothing.
+        """
+        return True
+
     def close(self) -> None:
         self.dbapi.close()
 
     def forget(self) -> None:
         """In a forked child: close the files that would hold a lock of the parent. The connection stays open."""
+
+
+def is_quiet(descriptor: int) -> bool:
+    """Return whether nothing has come on an idle connection's socket.
+
+    A server that ends a session sends an error and closes the socket, or only closes it. It sends nothing else to an
+    idle session, but a notice or a changed setting: then a new connection costs little. The socket is not read, so it
+    may be one with TLS. Not select(), which takes no descriptor above 1023.
+    """
+    look = poll()
+    look.register(descriptor, POLLIN)
+    return not look.poll(0)

@@ -5,14 +5,12 @@ An engine overrides the operations that need more than one `.sql` file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, ClassVar
 
 from tablequeue.engines.base import Params, Table
-from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Claim, Fair
 from tablequeue.engines.low_water import claimed_above
@@ -55,6 +53,11 @@ class Messages(Part):
         The keys of the queue stay taken for a time. Return those that were free.
         """
         return {row[0] for row in self._rows(cursor, table, "take_keys", params)}
+
+    def end_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Let messages lose those of the keys of `taken` whose time is over. Return the number of such messages."""
+        self._run(cursor, table, "end_keys", params)
+        return cursor.rowcount
 
     def name_keys(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Note the messages that took keys: `taken` has their ids. A key without an id is free again."""
@@ -128,11 +131,11 @@ class Messages(Part):
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row]]:
+    ) -> tuple[Sequence[int] | None, list[Row] | None]:
         """Complete the `number` messages `ids`, held under `held`; if that was all of them, claim up to `n` messages.
 
         The queue has no groups, and its messages have leases. Return the ids that were completed (None: all of them),
-        and the claimed rows.
+        and the claimed rows; None if the claim must be a transaction of its own, because others would wait for it.
         """
         completed = self.complete(cursor, table, params | {"token": params["held"]})
         if len(completed) < params["number"]:
@@ -252,17 +255,16 @@ class Messages(Part):
         """Return those of `ids` that are in progress and were told to stop."""
         return [row[0] for row in self._rows(cursor, table, "told", params)]
 
+    def holder(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        """Return the token of the claim under which the message `id` is in progress; None if it is not."""
+        row = self._row(cursor, table, "holder", params)
+        return None if row is None else row[0]
+
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""
-        errors: Any = []
+        """Make a message that was taken in this transaction a dead letter."""
         if table.definition.keeps_history:
-            id = params["id"]
-            (row,) = self._rows(cursor, table, "history", {"low": id, "high": id, "n": 1})
-            errors = row[COLUMNS.index("errors")] or []
-            self._run(cursor, table, "forget", {"id": id})
-        known = json.loads(errors) if isinstance(errors, str) else errors
-        values = {name: value for name, value in params.items() if name != "error"}
-        self._run(cursor, table, "put_back", values | {"errors": json.dumps([*known, params["error"]])})
+            self._run(cursor, table, "forget", {"id": params["id"]})
+        self._run(cursor, table, "put_back", params)
         self._move_dead(cursor, table, {"now": None}, [params["id"]])
 
     # -- maintenance -------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ class Effect(Enum):
     """What an operation does, and whether it needs a transaction around it."""
 
     READ = "changes nothing; runs in autocommit"
+    UPKEEP = "as WRITE, and if it runs twice, all is as if it had run once"
     WRITE = "changes messages; on a server it is one statement, or sees to its transaction by itself"
     STEP = "changes messages or rows about them, as a part of a transaction"
     DDL = "makes, changes or drops tables, in a transaction where the database can"
@@ -37,11 +38,18 @@ class Operation(NamedTuple):
     printed: str = ""
     """Its name in `tablequeue sql`, if that differs."""
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may run again if it is not known whether it took effect, because its connection broke."""
+        return self.effect in (Effect.READ, Effect.UPKEEP)
+
 
 # The files that create a queue, in the order in which they run.
 CREATE = {
     "create_topic": "topic",
+    "create_parts": "topic",
     "create_topic_functions": "topic",
+    "create_topic_groups": "topic groups",
     "create": "states",
     "create_packs": "states",
     "create_due": "due",
@@ -50,20 +58,22 @@ CREATE = {
     "create_groups": "grouped",
     "create_group_functions": "grouped",
     "create_group_triggers": "grouped",
+    "create_heads": "grouped",
     "create_history": "keep",
     "create_results": "results",
     "create_keys": "key_for",
     "create_expiry": "expires",
     "create_expired": "expires keep",
     "create_ranges": "subscription",
+    "create_range_functions": "subscription",
     "create_slots": "concurrency",
     "create_rate": "rate",
     "create_stripes": "group_limited",
     "create_group_rates": "group_rate",
 }
 
-# The files that a catalogue of schema version 4 lacks.
-INSTALLED = {"widen_catalogue": "", "create_paused": ""}
+# The files that a catalogue of schema version 4 or 5 lacks.
+INSTALLED = {"widen_catalogue": "", "create_paused": "", "create_dropped": ""}
 
 # The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
@@ -75,7 +85,23 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
-    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states", "create_group_functions": "grouped"},
+    5: {
+        **INSTALLED,
+        "create_parts": "topic",
+        "create_topic_functions": "topic",
+        "upgrade_5": "states",
+        "create_group_functions": "grouped",
+    },
+    6: {
+        "create_topic_functions": "topic",
+        "create_topic_groups": "topic groups",
+        "create_dropped": "",
+        "upgrade_6_heads": "grouped",
+        "create_heads": "grouped",
+        "upgrade_6_moved": "subscription grouped",
+        "create_group_functions": "grouped",
+        "create_range_functions": "subscription",
+    },
 }
 
 # What sets messages apart from a range.
@@ -104,8 +130,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "has_catalogue": Operation(Effect.READ, parts="has_table"),
     "lookup": Operation(Effect.READ),
     "names": Operation(Effect.READ),
+    "dropped": Operation(Effect.READ),
     "lock": Operation(Effect.DDL, parts="unlock"),
-    "install": Operation(Effect.DDL, parts="install_schema widen_catalogue create_paused"),
+    "install": Operation(Effect.DDL, parts="install_schema widen_catalogue create_paused create_dropped"),
     "create": Operation(
         Effect.DDL,
         {
@@ -113,11 +140,13 @@ OPERATIONS: Mapping[str, Operation] = {
             "install_schema": "schema",
             "install": "",
             "create_paused": "",
+            "create_dropped": "",
+            "unused": "",
             **CREATE,
             "register": "",
             **_UNLOCKED,
         },
-        parts="leftovers create_notifications",
+        parts="leftovers leftovers_of_dropped create_notifications",
     ),
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
@@ -147,6 +176,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_keys": "queue",
             "drop_streams": "",
             "resume": "",
+            "note_dropped": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -166,38 +196,53 @@ OPERATIONS: Mapping[str, Operation] = {
     "move": Operation(Effect.STEP),
     "find_keys": Operation(Effect.READ),
     "take_keys": Operation(Effect.STEP),
+    "end_keys": Operation(Effect.STEP),
     "name_keys": Operation(Effect.STEP),
     "taken_keys": Operation(Effect.READ),
-    "forget_keys": Operation(Effect.WRITE),
-    "forget_rates": Operation(Effect.WRITE),
+    "forget_keys": Operation(Effect.UPKEEP),
+    "forget_rates": Operation(Effect.UPKEEP),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
-    "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
-    "close_holes": Operation(Effect.WRITE),
+    "sequence": Operation(Effect.WRITE),
+    "close_holes": Operation(Effect.UPKEEP),
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "topic_rows": Operation(Effect.READ),
     "size": Operation(Effect.READ, {"topic_size": ""}),
     "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
-    "purge_ranges": Operation(Effect.WRITE, {"range_purge": ""}),
+    "purge_ranges": Operation(Effect.UPKEEP, {"range_purge": ""}),
+    "expire_ranges": Operation(Effect.UPKEEP, parts="range_expired range_expire"),
     "floor": Operation(Effect.READ, {"range_floor": ""}),
-    "seek": Operation(Effect.WRITE, {"range_seek": ""}, parts="range_wait"),
+    "seek": Operation(
+        Effect.WRITE,
+        {"range_seek": "", "range_absorb": ""},
+        parts="range_wait range_end_leases range_packs range_remaining",
+    ),
     "position": Operation(Effect.READ, {"range_position": ""}),
     "note_position": Operation(Effect.WRITE, {"range_note": ""}, parts="range_wait"),
     "progress": Operation(Effect.READ, {"range_stats": ""}),
-    "pump": Operation(Effect.WRITE, {"range_pump": ""}, parts="range_lock"),
+    "pump": Operation(
+        Effect.WRITE, {"range_pump": ""}, parts="range_lock range_last range_stay create_range_functions"
+    ),
     # Claims
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
         Effect.WRITE,
-        _GRANTED | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"} | _SPENT,
+        _GRANTED
+        | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"}
+        | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
+        | _SPENT,
         parts="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring "
-        "free_slots",
+        "free_slots claim_held claim_counts",
         printed="pop",
     ),
-    "claim_run": Operation(Effect.WRITE, _GRANTED | {"claim_run": ""} | _SPENT, printed="pop_same_group"),
-    "claim_group": Operation(Effect.WRITE, printed="pop_group"),
+    "claim_run": Operation(
+        Effect.WRITE,
+        _GRANTED | {"claim_limit": "", "claim_run": "", "claimed": ""} | _SPENT,
+        printed="pop_same_group",
+    ),
+    "claim_group": Operation(Effect.WRITE, {"claim_group": "", "claimed": ""}, printed="pop_group"),
     "take": Operation(
         Effect.WRITE,
         {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
@@ -205,17 +250,17 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(
-        Effect.WRITE,
+        Effect.UPKEEP,
         {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
         | {"move_dead": "dead_letter_to"},
     ),
     "expire": Operation(
-        Effect.WRITE, {"expire_keep": "keep", "expire_none": "none", "move_dead": "none dead_letter_to"}
+        Effect.UPKEEP, {"expire_keep": "keep", "expire_none": "none", "move_dead": "none dead_letter_to"}
     ),
-    "promote": Operation(Effect.WRITE, parts="retract"),
-    "close_slots": Operation(Effect.WRITE),
-    "pause": Operation(Effect.WRITE),
-    "resume": Operation(Effect.WRITE),
+    "promote": Operation(Effect.UPKEEP, parts="retract"),
+    "close_slots": Operation(Effect.UPKEEP),
+    "pause": Operation(Effect.UPKEEP),
+    "resume": Operation(Effect.UPKEEP),
     "paused": Operation(Effect.READ),
     # Finishing
     "complete": Operation(
@@ -238,11 +283,12 @@ OPERATIONS: Mapping[str, Operation] = {
         parts="fail_state",
     ),
     "release": Operation(Effect.WRITE, _APART | {"release": ""}),
-    "extend": Operation(Effect.WRITE, {"range_extend": "ranges", "extend": ""}),
+    "extend": Operation(Effect.UPKEEP, {"range_extend": "ranges", "extend": ""}),
     # Changing
     "cancel": Operation(Effect.WRITE, parts="packed_with"),
     "cancel_held": Operation(Effect.WRITE),
     "told": Operation(Effect.READ),
+    "holder": Operation(Effect.READ),
     "reschedule": Operation(Effect.WRITE),
     # Maintenance
     "redrive": Operation(Effect.WRITE),
@@ -317,12 +363,12 @@ OPERATIONS: Mapping[str, Operation] = {
 
 
 def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
-    """Return the operations that an engine runs in autocommit: reads, the given `steps`, and `writes` on a server."""
-    effects = {Effect.READ, Effect.WRITE} if writes else {Effect.READ}
+    """Return the operations that an engine runs in autocommit: reads, the given `steps`, and writes on a server."""
+    effects = {Effect.READ, Effect.UPKEEP, Effect.WRITE} if writes else {Effect.READ}
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
 
 
-_LIMITS = ("limited", "concurrency", "rate", "per_group", "group_rate", "group_limited", "paced")
+_LIMITS = ("limited", "concurrency", "rate", "per_group", "group_rate", "group_limited", "paced", "contended")
 
 
 def conditions(definition: Definition) -> set[str]:

@@ -83,6 +83,8 @@ class Params(TypedDict, total=False):
     # Claims and finishes
     lease: float
     """Seconds."""
+    run: int
+    """Of a claim of one group: 1 if the run closes it, -1 if the run is open."""
     seen: Any
     """What `look` found, on an engine that looks apart."""
     delays: Any
@@ -99,8 +101,8 @@ class Params(TypedDict, total=False):
     """The token of the messages that `complete_and_claim` completes."""
     number: int
     """The number of `ids`."""
-    error: Any
-    """The text of an error; for `put_back` the record of an attempt, as a dict."""
+    error: str | None
+    """The text of an error; None: there is none."""
     errors: str
     """The errors of a message, as JSON."""
     max_attempts: int
@@ -136,6 +138,10 @@ class Params(TypedDict, total=False):
     first_offset: int
     last_offset: int
     last_id: int
+    highest: int
+    """The highest id of a topic that was ever dropped."""
+    version: int
+    """The number of changes of the offsets of a topic, as a look has seen it; it is counted down."""
     all_holes: bool
     """Whether to look at all holes of a topic."""
     start: int
@@ -144,8 +150,14 @@ class Params(TypedDict, total=False):
     """The offset after the last one."""
     final: bool
     """Whether to leave out the ranges in progress, because their time of the finish may still change."""
+    consumed: bool
+    """Whether a topic keeps what some subscription has not consumed."""
+    tables: Sequence[Any]
+    """The tables of the subscriptions of a topic."""
     force: bool
     """Whether to seek while messages are in progress."""
+    to_end: bool
+    """Whether to seek to the end of the log, wherever that is by now."""
 
     # Moves between databases
     new_id: int

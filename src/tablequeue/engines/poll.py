@@ -1,8 +1,8 @@
 """The listener of engines without notifications: one thread of a process polls, for all its consumers.
 
-One statement polls all queues at which consumers wait; a subscription needs one of its own, and so does a queue with
-limits for each group. Rejected: each consumer
-polls for itself, which was 120 statements a minute for every queue of an idle worker.
+One statement polls all queues at which consumers wait, if the engine can join looks. A subscription needs one of its
+own, and so does a queue with limits for each group. Rejected: each consumer polls for itself, which was 120 statements
+a minute for every queue of an idle worker.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from threading import Event
 from time import monotonic
+from typing import ClassVar
 
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor, RawConnection
@@ -23,6 +24,8 @@ PAUSES = (0.01, 0.5)
 
 class Poll(Listener):
     busy_after = 0  # `leave` costs nothing, and a consumer that works needs no poll
+    joins: ClassVar[bool] = True
+    """Whether one statement can look at several queues."""
 
     def __init__(self, connection: RawConnection) -> None:
         super().__init__(connection)
@@ -67,7 +70,7 @@ class Poll(Listener):
 
     def _ready(self, tables: Collection[Table]) -> Collection[str]:
         cursor = self.connection.cursor
-        apart = [table for table in tables if table.topic is not None or table.definition.group_limited]
+        apart = [one for one in tables if not self.joins or one.topic is not None or one.definition.group_limited]
         ready = {table.channel for table in apart if _is_ready(cursor, table)}
         look = "select '{}', seconds from ({}) as look"
         looks = [look.format(one.channel, one.statement("until_next")) for one in tables if one not in apart]

@@ -18,7 +18,8 @@ from tablequeue.engines.messages import Messages
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, Locked, SeekRefused
+from tablequeue.pacing import LARGEST
 
 # Ranges whose lease has expired that one sweep sets apart.
 EXPIRED = 10
@@ -63,7 +64,7 @@ class Ranges(Messages):
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row]]:
+    ) -> tuple[Sequence[int] | None, list[Row] | None]:
         with self._atomic(cursor):
             return super().complete_and_claim(cursor, table, params)
 
@@ -74,12 +75,10 @@ class Ranges(Messages):
         """
         moved = 0
         if table.definition.groups:
-            with self._atomic(cursor):
-                moved = self.pump(cursor, table, params)
+            moved = self._pumped(cursor, table, params)
         expired, due, ready = self._row(cursor, table, "range_due", params)
         if expired:
-            with self._atomic(cursor):
-                moved += self._expire(cursor, table, params)
+            moved += self.expire_ranges(cursor, table, params)
         if due:
             moved += self.apart.sweep(cursor, table, params)
         moved += bool(ready)
@@ -138,6 +137,9 @@ class Ranges(Messages):
     def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return self.apart.told(cursor, table, params)
 
+    def holder(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        return self.apart.holder(cursor, table, params)
+
     def reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
         table.apart_ready = True
         return self.apart.reschedule(cursor, table, params)
@@ -162,22 +164,66 @@ class Ranges(Messages):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Let the next claim begin at the offset `start`, unless messages are in progress. Return their number."""
+        """Let the next claim begin at the offset `start`; with `to_end`, at the end of the log, if that is later.
+
+        Messages apart that come again, or that no consumer has had, are deleted. Return their number. `SeekRefused` if
+        messages are in progress. With `force` their leases end, if they come again. `Locked` if another transaction has
+        locked some of them, as a claim does for a moment.
+        """
+        assert table.topic is not None, "of a subscription"
         with self._atomic(cursor):
             self._lock_claims(cursor, table)
-            in_progress = self.reads.stats(cursor, table, params).in_progress
-            if params["force"] or not in_progress:
-                self._run(cursor, table, "range_seek", params)
-                return 0
-        return in_progress
+            if params["to_end"]:
+                end = self.topics.bounds(cursor, table.topic, {}).end
+                params = {**params, "start": max(end, params["start"])}
+            self._run(cursor, table, "range_seek", params)
+            table.apart_ready = True
+            if params["force"]:
+                self._end_leases(cursor, table, params)
+            deleted = self._absorb(cursor, table, params)
+            in_progress = 0 if params["force"] else self.reads.stats(cursor, table, params).in_progress
+            if in_progress:
+                raise SeekRefused(
+                    f"{in_progress} messages of {table.name!r} are in progress.",
+                    "Finish them first; or seek with force=True, and those that come again may be delivered twice.",
+                )
+            if remaining := self._remaining(cursor, table, params):
+                raise Locked(
+                    f"{remaining} messages or ranges of {table.name!r} are being changed by another transaction.",
+                    "Seek again when it has ended.",
+                )
+            return deleted
 
     def purge_ranges(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Delete the ranges whose messages all come before the offset `start`, which the log does not have any more."""
         self._run(cursor, table, "range_purge", params)
 
     def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Return the first offset that the subscription still needs."""
-        return int(self._row(cursor, table, "range_floor", params)[0])
+        """Return the first offset that the subscription still needs: of a range in progress.
+
+        If the topic keeps what is not `consumed`, also that of the next claim.
+        """
+        first, position = self._row(cursor, table, "range_floor", params)
+        needed = [first] if first is not None else []
+        return min([*needed, position] if params["consumed"] else needed, default=LARGEST)
+
+    def trim(self, cursor: Cursor, topic: Table, params: Params) -> int:
+        """Drop messages of a topic before the offset `start` that no subscription needs. Return how much was dropped.
+
+        `tables` are those of the subscriptions. While nobody can claim or seek, it looks what they need, and drops.
+        """
+        first = self.topics.bounds(cursor, topic, {}).first
+        if first >= self._needed(cursor, params):
+            return 0
+        with self._atomic(cursor):
+            for table in params["tables"]:
+                self._lock_claims(cursor, table)
+            return self.topics.trim(cursor, topic, {"start": self._needed(cursor, params)})
+
+    def expire_ranges(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Set the messages of some ranges apart whose lease has expired. Return the number of these ranges."""
+        with self._atomic(cursor):
+            return self._expire(cursor, table, params)
 
     def note_position(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Note that a `consumer` which reads the log by itself has finished all messages before the offset `start`.
@@ -190,8 +236,37 @@ class Ranges(Messages):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
+    def _pumped(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Pump, in a transaction."""
+        with self._atomic(cursor):
+            return self.pump(cursor, table, params)
+
     def _lock_claims(self, cursor: Cursor, table: Table) -> None:
         """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
+
+    def _needed(self, cursor: Cursor, params: Params) -> int:
+        """Return the first offset that a topic keeps: `start`, or one before that some subscription needs.
+
+        If it keeps what is not consumed, and has no subscription, it keeps all.
+        """
+        floors = [self.floor(cursor, table, {"consumed": params["consumed"]}) for table in params["tables"]]
+        return min([params["start"], *(floors or ([0] if params["consumed"] else []))])
+
+    def _end_leases(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """End the leases of the ranges that reach the offset `start`, and set their messages apart."""
+        self._run(cursor, table, "range_end_leases", params)
+        values: Params = {**params, "max_attempts": table.definition.max_attempts}
+        while self._expire(cursor, table, values):
+            pass
+
+    def _absorb(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete the messages apart that a seek decides about. Return their number."""
+        self._run(cursor, table, "range_absorb", params)
+        return int(cursor.rowcount)
+
+    def _remaining(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return how many messages apart, and ranges in progress, are left that a seek decides about."""
+        return int(self._row(cursor, table, "range_remaining", params)[0])
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim the next range. Return its messages in the order of their offsets."""

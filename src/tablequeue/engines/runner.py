@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from inspect import iscoroutinefunction
+from math import inf
 from random import random
 from threading import Condition
 from time import monotonic, sleep
@@ -23,15 +22,18 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.callers import adapted, joined
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
+from tablequeue.engines.operations import OPERATIONS
 from tablequeue.errors import (
     BadInput,
     ConnectionLost,
     DatabaseError,
     Locked,
     QueueNotFound,
+    ReadOnly,
     TablequeueError,
     Unreachable,
 )
@@ -44,6 +46,9 @@ TableT = TypeVar("TableT", bound=Statements)
 RETRIES = 10
 # Maximum seconds before the first retry.
 RETRY_PAUSE = 0.001
+# Seconds after which an idle connection is looked at before it is used. A look takes some 1 µs; in constant use a
+# connection is spared it.
+LOOK_AFTER = 0.001
 # The remedy if a database file is missing that a connection would create.
 FILE_REMEDY = "Correct the path in the URL; or make a queue, and the file with it, by create_queue() or `queue create`."
 
@@ -63,12 +68,15 @@ class Runner:
     def __init__(self, sa_engine: sa.Engine, engine: Engine) -> None:
         self.sa_engine = sa_engine
         self.engine = engine
+        engine.opened(sa_engine)
         self.notifier = self._new_notifier()
         self._idle: deque[RawConnection] = deque()
         self._all: list[RawConnection] = []
         self._gate = Condition()
         self._forking = False
         self._opening = 0
+        recycle: int = sa_engine.pool._recycle  # noqa: SLF001  (SQLAlchemy has no public way to the option pool_recycle)
+        self._longest = recycle if recycle > -1 else inf
         _runners.add(self)
 
     def run(
@@ -83,16 +91,17 @@ class Runner:
         """Run one operation: in the caller's transaction if a `connection` is given, else in one of its own.
 
         A missing database file is created only by a call that is `creating`. Any other call raises `QueueNotFound`.
+
+        If the connection breaks in the call, or turns out to be read-only, the operation runs once more on a new one,
+        unless it may have taken effect and would take effect twice: then `ConnectionLost`. See `Operation.repeatable`.
         """
         if connection is not None:
             return self._run_within(connection, operation, table, params)
         # Only an engine's own method: a function of several operations needs a transaction, whatever its name.
         autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
+        renewed = False
         for retry in range(RETRIES + 1):
-            try:
-                raw = self._idle.pop()
-            except IndexError:
-                raw = self._connect(creating)
+            raw = self._open_connection(creating)
             try:
                 if autocommit:
                     result = operation(raw.cursor, table, params)
@@ -102,12 +111,15 @@ class Runner:
                 refusal = self._recover(raw, error, autocommit)
                 if refusal is None:
                     raise
+                if not renewed and (isinstance(refusal, ReadOnly) or _is_repeatable(operation, refusal)):
+                    renewed = True
+                    continue
                 if retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
                     # Random exponential back-off, so that the same transactions do not collide again.
                     sleep(random() * RETRY_PAUSE * 2**retry)
                     continue
                 raise refusal from error
-            self._idle.append(raw)
+            self._keep(raw)
             return result
         raise AssertionError("unreachable: the last retry returns or raises")
 
@@ -119,14 +131,14 @@ class Runner:
         If that connection is async, the call is on the event loop. Then the operation runs in a thread, so that it
         does not block the loop.
         """
-        raw = _adapted(connection)
+        raw = adapted(connection)
         if raw is None:
             return self.run(operation, table, params)
         return raw.run_async(lambda _: asyncio.to_thread(self.run, operation, table, params))
 
     def missing(self) -> str | None:
         """Return the path of a missing database file that the first connection would create; else None."""
-        return self.engine.missing(self.sa_engine)
+        return self.engine.missing()
 
     def close(self) -> None:
         if self.notifier is not None:
@@ -148,9 +160,7 @@ class Runner:
             while before:
                 self._discard(before.pop())
             sleep(0.001)
-        # Pools of other classes would also close the connections that are checked out.
-        if isinstance(self.sa_engine.pool, (sa.QueuePool, sa.NullPool)):
-            self.sa_engine.dispose()
+        self._close_pool()
 
     def open_after_fork(self) -> None:
         self._idle = deque()
@@ -184,6 +194,27 @@ class Runner:
     def _close_idle(self) -> None:
         while self._idle:
             self._discard(self._idle.pop())
+
+    def _open_connection(self, creating: bool) -> RawConnection:
+        """Return an idle connection that the server has not closed and that is not too old, or a new one."""
+        while True:
+            try:
+                raw = self._idle.pop()
+            except IndexError:
+                return self._connect(creating)
+            now = monotonic()
+            if now - raw.opened_at <= self._longest and (now - raw.used_at < LOOK_AFTER or raw.is_open()):
+                return raw
+            self._discard(raw)
+
+    def _keep(self, raw: RawConnection) -> None:
+        raw.used_at = monotonic()
+        self._idle.append(raw)
+
+    def _close_pool(self) -> None:
+        # Pools of other classes would also close the connections that are checked out.
+        if isinstance(self.sa_engine.pool, (sa.QueuePool, sa.NullPool)):
+            self.sa_engine.dispose()
 
     def _connect_at_once(self) -> RawConnection:
         if self._forking:
@@ -250,11 +281,15 @@ class Runner:
         except Exception:
             self._discard(raw)
             return refusal
-        if isinstance(refusal, ConnectionLost):
+        if isinstance(refusal, (ConnectionLost, ReadOnly)):
+            # What broke this connection has most likely broken the idle ones too. One that has become read-only is to
+            # a server that another one has replaced, and stays so; those of SQLAlchemy's pool are to the same.
             self._discard(raw)
-            self._close_idle()  # whatever broke this connection has most likely broken the idle ones too
+            self._close_idle()
+            if isinstance(refusal, ReadOnly):
+                self._close_pool()
         else:
-            self._idle.append(raw)
+            self._keep(raw)
         return refusal
 
     def _discard(self, raw: RawConnection) -> None:
@@ -269,7 +304,7 @@ class Runner:
         self, connection: Any, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
     ) -> T:
         try:
-            result = operation(self._join(connection), table, params)
+            result = operation(joined(self.engine, connection), table, params)
             if isinstance(table, Table) and table.notifies_apart:
                 self._notify_apart(table, connection)
             return result
@@ -291,52 +326,11 @@ class Runner:
             # The push has succeeded. The consumers find the message by polling.
             return
 
-    def _join(self, connection: Any) -> Cursor:
-        connection = _connection_of(connection)
-        if isinstance(connection, sa.Connection):
-            if connection.dialect.name != self.engine.dialect.name:
-                raise BadInput(
-                    f"The connection is to {connection.dialect.name}, the queue is on {self.engine.dialect.name}.",
-                    "Pass a connection to the database of the queue.",
-                )
-            if not connection.in_transaction():
-                # As its own execute() does: without a transaction that SQLAlchemy knows of, its commit() does nothing.
-                connection.begin()
-            raw: Any = connection.connection.dbapi_connection
-            if not connection.dialect.is_async:
-                return self._join_raw(raw)
-            if connection.dialect.driver in self.engine.async_drivers:
-                _refuse_autocommit(self.engine.commits_each(raw))
-                return self.engine.join_async(raw)
-            raise BadInput(
-                f"tablequeue does not support the async driver {connection.dialect.driver}.",
-                f"Use {' or '.join(self.engine.async_drivers) or 'a synchronous connection and tablequeue.Queue'}.",
-            )
-        # Methods that an async driver has as coroutines. Not only one: asyncpg has no commit, aiomysql a plain close.
-        methods = (getattr(connection, name, None) for name in ("close", "commit"))
-        if hasattr(connection, "run_sync") or any(map(iscoroutinefunction, methods)):
-            raise BadInput(
-                f"connection is a {type(connection).__name__}, an async one.",
-                "Use the verbs of tablequeue.aio, with a SQLAlchemy AsyncConnection or AsyncSession.",
-            )
-        if hasattr(connection, "cursor"):
-            return self._join_raw(connection)
-        raise BadInput(
-            f"connection is a {type(connection).__name__}.",
-            "Pass a SQLAlchemy Connection or Session, or a DB-API connection.",
-        )
 
-    def _join_raw(self, dbapi: Any) -> Cursor:
-        _refuse_autocommit(self.engine.commits_each(dbapi))
-        return self.engine.join(dbapi)
-
-
-def _refuse_autocommit(commits_each: bool) -> None:
-    if commits_each:
-        raise BadInput(
-            "The connection is in autocommit, and no transaction is open on it.",
-            "Begin a transaction, or leave connection= out.",
-        )
+def _is_repeatable(operation: Callable[..., Any], refusal: TablequeueError) -> bool:
+    """Return whether the operation may run again after its connection broke: it is one of the table, not a function."""
+    known = OPERATIONS.get(operation.__name__) if hasattr(operation, "__self__") else None
+    return isinstance(refusal, ConnectionLost) and known is not None and known.repeatable
 
 
 class _Closing(deque[RawConnection]):
@@ -348,22 +342,6 @@ class _Closing(deque[RawConnection]):
 
     def append(self, raw: RawConnection) -> None:
         self._discard(raw)
-
-
-def _connection_of(connection: Any) -> Any:
-    """Return the connection of a Session; return anything else unchanged."""
-    # A caller with a Session has imported sqlalchemy.orm. An import here would be a third of `import tablequeue`.
-    # Another thread may be importing it: then it has no Session yet, and nobody has one.
-    session = getattr(sys.modules.get("sqlalchemy.orm"), "Session", None)
-    return connection.connection() if session is not None and isinstance(connection, session) else connection
-
-
-def _adapted(connection: Any) -> Any:
-    """Return SQLAlchemy's adapted connection if the caller's connection has an async driver; else None."""
-    connection = _connection_of(connection)
-    if isinstance(connection, sa.Connection) and connection.dialect.is_async:
-        return connection.connection.dbapi_connection
-    return None
 
 
 def shown(url: sa.URL) -> str:

@@ -41,6 +41,10 @@ class Client(NamedTuple):
     """A sentence that tells how to run several statements as one transaction."""
     values: Mapping[str, str] = {}
     """Literals of parameters that this SQL writes differently. `stage.key` is the key parameter of `stage` only."""
+    parameter: str = ":{}"
+    """How a parameter is printed."""
+    parameters: str = "A word after a colon is a parameter"
+    """A clause that tells how to find the parameters."""
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
 
 from tablequeue.definition import (
@@ -20,9 +21,17 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.errors import BadName, QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
-from tablequeue.names import check_full_name, check_name, subscription_of, table_of, topic_table_of
+from tablequeue.names import PART, check_full_name, check_name, subscription_of, table_of, topic_table_of
 from tablequeue.operations import dead_letters
 from tablequeue.operations.context import Context
+
+PARTS_HAVE_NAMES = 4
+"""The schema version from which on no queue has the name of a part."""
+PARTS_OF_4 = (
+    "ready scheduled in_progress dead blocked key front finished state turns turn pushed moved left "
+    "packs packed packs_lease ids streams staged parts writers"
+).split()
+"""The parts of that version, tables and whatever else may have the name of a table."""
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
@@ -45,8 +54,10 @@ def made(runner: Runner, name: str, definition: Definition) -> Table:
             return row
         if definition.dead_letter_to is not None:
             dead_letters.check(name, definition, there(engine, cursor, definition.dead_letter_to))
-        # A queue of another name may have the table: it had this name before, or its name has the same hash.
+        # A queue of another name may have the table: it had this name before, or its name has the same hash. And what
+        # was dropped may be open somewhere.
         taken = {table_in(row) for row in engine.catalogue.names(cursor, table, {})}
+        taken.update(engine.catalogue.dropped(cursor, table, {}))
         made = engine.table(name, definition, table_of(name, definition.kind, taken))
         engine.catalogue.create(cursor, made, entry(made))
         return made
@@ -266,6 +277,8 @@ def upgrade(runner: Runner, name: str) -> int:
         # Under the creators' lock: if several upgrade at once, the first does it, and the others find it done.
         engine.catalogue.lock(cursor, catalogue, params)
         there, before = known(engine.catalogue.lookup(cursor, catalogue, params))
+        if before < PARTS_HAVE_NAMES:
+            _refuse_meeting(name, [row.name for row in engine.catalogue.names(cursor, catalogue, {})])
         for version in range(before + 1, engine.schema_version + 1):
             engine.catalogue.upgrade(cursor, there, {**params, "schema_version": version})
         return before
@@ -275,6 +288,16 @@ def upgrade(runner: Runner, name: str) -> int:
         return before
     params: Params = {"name": name, "names": names(runner), "now": None}
     return runner.run(upgrade, engine.shared, params)
+
+
+def _refuse_meeting(name: str, there: Sequence[str]) -> None:
+    """Refuse to give the parts of a queue their names, if another queue of that time has such a name: `a__ready`."""
+    meeting = [each for each in there if re.fullmatch(rf"{re.escape(name)}{PART}({'|'.join(PARTS_OF_4)})", each)]
+    if meeting:
+        raise QueueDiffers(
+            f"The queue {meeting[0]!r} has the table name that version {PARTS_HAVE_NAMES} gives to a part of {name!r}.",
+            f"With the tablequeue that made it, have the messages of {meeting[0]!r} consumed, drop it; then upgrade.",
+        )
 
 
 def _installed(runner: Runner) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import random
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Literal
 
 from tablequeue.counters import counters
 from tablequeue.engines.texts import Row
@@ -30,6 +30,9 @@ PURGE_EVERY = 60.0
 # seconds: about the time of a commit.
 TRIES, TRY_AGAIN_AFTER = 5, 0.01
 
+SameGroup = bool | Literal["open"]
+"""Whether a claim is of one group, which is closed then: as a whole, or behind the messages in progress."""
+
 
 def claim(
     context: Context,
@@ -37,7 +40,7 @@ def claim(
     lease: Duration | None,
     now: datetime | None,
     connection: Any,
-    same_group: bool = False,
+    same_group: SameGroup = False,
 ) -> tuple[str, Sequence[Row]]:
     """Claim messages; return a new token, and the rows claimed under it, as CLAIMED."""
     if same_group:
@@ -72,12 +75,15 @@ def claimed(
     now: datetime | None,
     connection: Any,
     refusable: bool = True,
-    same_group: bool = False,
+    same_group: SameGroup = False,
 ) -> Sequence[Row]:
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
     messages = context.messages
     remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
-    return _swept(context, messages.claim_run if same_group else remove, params, now, connection, refusable)
+    if same_group:
+        # An open run; see create_groups.sql.
+        remove, params = messages.claim_run, params | {"run": -1 if same_group == "open" else 1}
+    return _swept(context, remove, params, now, connection, refusable)
 
 
 def check_same_group(context: Context, connection: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from tablequeue.counters import counters
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim, checked_token
-from tablequeue.operations.claim import check_same_group, claimed, keep_up, leased, topped_up
+from tablequeue.operations.claim import SameGroup, check_same_group, claimed, keep_up, leased, topped_up
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.finish import complete, not_held
 from tablequeue.pacing import Duration
@@ -23,15 +23,16 @@ def complete_and_claim(
     lease: Duration | None,
     now: datetime | None,
     connection: Any,
-    same_group: bool = False,
+    same_group: SameGroup = False,
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost` and change nothing; then claim as `claim` does.
 
     No error is raised after the completion, but fewer messages are claimed, or none: the caller would repeat the call,
     and get `LeaseLost` for claims that it completed itself.
 
-    In two transactions for a queue with groups, where the end of one message makes the next one ready; and in a
-    transaction of the caller's, where one would gain nothing.
+    In two transactions for a queue with groups, where the end of one message makes the next one ready; where others
+    would wait for a lock of the claim while the client goes from one statement to the next; and in a transaction of the
+    caller's, where one would gain nothing.
     """
     if same_group:
         check_same_group(context, connection)
@@ -50,6 +51,8 @@ def complete_and_claim(
         counters.add("lost_leases", table.name, len(lost))
         raise not_held(lost, len(ids), "completed")
     counters.add("completed_messages", table.name, len(ids))
+    if rows is None:
+        return token, claimed(context, params, now, connection, refusable=False)
     # After the completion: before it, a sweep would take the message from a consumer that is a little late.
     if monotonic() >= table.next_sweep:
         keep_up(context, now)

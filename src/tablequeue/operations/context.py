@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, TypeVar
@@ -61,6 +61,13 @@ class Context:
             "subscription": (engine.ranges, engine.range_reads),
         }
         return cls(runner, table, who, CODECS[table.definition.payload], engine, *parts[table.definition.kind])
+
+    def in_brief(self) -> Context:
+        """Return a context whose reads have the start of each payload, and no headers, for lists of messages.
+
+        A JSON payload that is cut is `Unreadable`, whose text is what there is of it.
+        """
+        return replace(self, table=self.table.in_brief())
 
     def run(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any = None) -> T:
         """Run an operation on the queue: in the transaction of the caller's `connection`, or in one of its own."""

@@ -176,7 +176,7 @@ def _behind(context: Context) -> Iterator[Words]:
     log, lag = topics.size(topic), topics.lag(context)
     if keep == 0:
         first, end = topic.run(topic.engine.topics.bounds, {})
-        floor = max(first, context.run(context.engine.ranges.floor, {}))
+        floor = max(first, context.run(context.engine.ranges.floor, {"consumed": True}))
         age = topics.age(topic, floor)
         if age > BEHIND or end - floor > MANY:
             yield (

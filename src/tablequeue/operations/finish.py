@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -12,7 +11,7 @@ from tablequeue.counters import counters
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.message import Claim, checked_claims, checked_token
+from tablequeue.message import Claim, checked_claims, checked_token, error_text
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.operations.results import completing, dump
@@ -75,7 +74,7 @@ def fail(
         for claim in claims
     }
     params: Params = {
-        "error": _words(error),
+        "error": error_text(error),
         "max_attempts": definition.max_attempts if retry else 0,
         "now": context.time(now),
     }
@@ -110,6 +109,17 @@ def extend(
     if lost is not None:
         raise lost
     return [context.engine.load_time(ends[claim.token][claim.id]) for claim in claims]
+
+
+def extend_held(context: Context, id: int, lease: Duration, now: datetime | None) -> bool:
+    """Extend the lease on a message, whoever holds it; return whether somebody does."""
+    _need_lease(context, "extended")
+    context.keep_current(None)
+    token = context.run(context.messages.holder, {"id": id})
+    if token is None:
+        return False
+    params: Params = {"lease": seconds(lease, "seconds"), "now": context.time(now), "token": token}
+    return bool(context.run(context.messages.extend, params | {"ids": context.engine.dump_ids([id])}))
 
 
 def _finish(
@@ -158,17 +168,6 @@ def _need_lease(context: Context, done: str) -> None:
             f"A message delivered at most once has no lease and cannot be {done}.",
             "Complete it or fail it; to try messages again, use a queue with delivery='at_least_once'.",
         )
-
-
-def _words(error: str | BaseException) -> str:
-    if isinstance(error, BaseException):
-        words = "".join(traceback.format_exception(error))
-    elif isinstance(error, str):
-        words = error
-    else:
-        raise BadInput(f"error is a {type(error).__name__}.", "Give a string or an exception.")
-    # People read the error: characters that no database text can hold are shown as escapes.
-    return words.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def not_held(ids: list[int], total: int, done: str) -> LeaseLost:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -102,7 +101,5 @@ def _message(context: Context, row: Row) -> Message:
     values["payload"] = load_or_show(context.codec, values["payload"])
     values["group"] = values["group"] or None
     values["headers"] = load_headers(values["headers"])
-    # JSON: some drivers give its text, others its value.
-    errors = values["errors"]
-    values["errors"] = load_errors(json.loads(errors) if isinstance(errors, str) else errors or [], load_time)
+    values["errors"] = load_errors(values["errors"], load_time)
     return Message(**values)

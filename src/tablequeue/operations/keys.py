@@ -12,17 +12,24 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.operations.context import Context, Params
 
 
-def push_each(context: Context, cursor: Cursor, table: Table, params: Params, rows: Sequence[Params]) -> list[Any]:
+def push_each(
+    context: Context, cursor: Cursor, table: Table, params: Params, rows: Sequence[Params], *, renew: bool
+) -> list[Any]:
     """Push each of the rows whose key is free, in the transaction of the cursor, which takes the keys too.
 
-    Return the ids in the same order; None for a row whose key is taken, also by an earlier row.
+    Return the ids in the same order; None for a row whose key is taken, also by an earlier row. With `renew` a key
+    whose time is over is free, also if its message is not finished: that loses it.
     """
     messages = context.messages
     first = {row["key"]: place for place, row in reversed([*enumerate(rows)]) if row["key"] is not None}
     token = secrets.token_hex(16)
     # Sorted, so that two transactions that take the same keys wait for each other and do not deadlock.
     wanted = _dump((key, rows[first[key]]["key_for"]) for key in sorted(filter(None, first)))
-    taken = messages.take_keys(cursor, table, params | {"token": token, "taken": wanted}) if first else set()
+    asked = params | {"token": token, "taken": wanted}
+    taken = messages.take_keys(cursor, table, asked) if first else set()
+    # Asked for only where a key was not free, so a push of a new key costs no statement more.
+    if renew and len(taken) < len(first) and messages.end_keys(cursor, table, asked):
+        taken |= messages.take_keys(cursor, table, asked)
     places = [
         place
         for place, row in enumerate(rows)

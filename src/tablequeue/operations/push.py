@@ -20,7 +20,7 @@ from tablequeue.operations.context import Context, Params, positive, seconds
 from tablequeue.pacing import LARGEST, Duration
 from tablequeue.payload import dump_headers
 
-OnConflict = Literal["raise", "skip", "return"]
+OnConflict = Literal["raise", "skip", "return", "renew"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 # Characters of a group or a key: what an index can hold on every engine.
 LONGEST_KEY = 255
@@ -140,7 +140,7 @@ def _push_each(
 
     def push_rows(cursor: Cursor, table: Table, rows: list[Params]) -> list[int | None]:
         if table.definition.key_for:
-            return keys.push_each(context, cursor, table, params, rows)
+            return keys.push_each(context, cursor, table, params, rows, renew=on_conflict == "renew")
         return context.messages.push_each(cursor, table, params | {"rows": rows})
 
     def push_keyed(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], int]:

@@ -14,7 +14,7 @@ from tablequeue.errors import BadInput, NoResult
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.operations.inspect import find
 from tablequeue.pacing import Duration
-from tablequeue.payload import CODECS
+from tablequeue.payload import dump_result
 
 # Seconds between two looks at a message: the first pause, and the longest, up to which it doubles. The looks are for
 # ends of which no notification tells: in a caller's transaction, and of messages that did not finish.
@@ -29,7 +29,7 @@ def dump(context: Context, results: Sequence[Any]) -> list[str | None]:
             f"The {context.table.definition.kind} {context.table.name!r} keeps no results.",
             "Leave the result out, or create a queue with results=True.",
         )
-    return [None if result is None else str(CODECS["json"].dump(result)) for result in results]
+    return [None if result is None else dump_result(result) for result in results]
 
 
 def completing(context: Context, kept: dict[int, str]) -> Callable[[Cursor, Table, Params], list[int]]:

@@ -6,14 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from time import monotonic
+from random import random
+from time import monotonic, sleep
 from typing import Literal
 
 from tablequeue.definition import SubscriptionDefinition, kind_of
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
-from tablequeue.errors import BadInput, QueueNotFound, SeekRefused, TablequeueError
-from tablequeue.names import check_name, subscription_of, subscription_table_of, topic_table_of
+from tablequeue.errors import BadInput, Locked, QueueNotFound, TablequeueError
+from tablequeue.names import check_name, number_in, subscription_of, subscription_table_of, topic_table_of
 from tablequeue.operations import catalogue
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import Lag, stats
@@ -27,6 +28,9 @@ CONSUMED_SEGMENT = 3600.0
 LARGEST_SEGMENT = 1_000_000
 # Seconds between two looks of one process at what a topic need not keep any more.
 TRIM_EVERY = 60.0
+
+# Seconds of the longest random pauses between the tries of a seek that meets other transactions.
+SEEK_PAUSES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
 Start = Literal["beginning", "end"] | datetime
 
@@ -69,14 +73,16 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
     def create(cursor: object, topic: Table, params: Params) -> Table | QueueRow:
         engine.catalogue.lock(cursor, topic, params)
         if catalogue.present_name(engine, cursor, topic) != topic.name:
-            raise QueueNotFound(f"There is no topic {topic.name!r}.", "It was renamed or dropped meanwhile.")
+            raise _gone(topic)
         row = engine.catalogue.lookup(cursor, topic, {"name": full})
         if row is not None:
             return row
         there = _subscriptions(engine.catalogue.names(cursor, topic, {}), topic)
-        prefix = subscription_table_of(topic.table_name, 0)[:-1]
-        numbers = [int(catalogue.table_in(row).removeprefix(prefix)) for row in there]
-        number = 1 + max(numbers, default=0)
+        tables = [catalogue.table_in(row) for row in there]
+        dropped = [
+            each for each in engine.catalogue.dropped(cursor, topic, {}) if topic_table_of(each) == topic.table_name
+        ]
+        number = 1 + max(map(number_in, [*tables, *dropped]), default=0)
         table = engine.table(full, definition, subscription_table_of(topic.table_name, number), topic)
         engine.catalogue.create(cursor, table, params | catalogue.entry(table))
         return table
@@ -84,12 +90,32 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
     row: Table | QueueRow | None = catalogue.lookup(context.runner, full)
     if row is None:
         row = context.run(create, {"start": offset_of(context, start), "now": None})
-    return row if isinstance(row, Table) else catalogue.same(catalogue.entered(engine, full, row), definition)
+    if isinstance(row, Table):
+        return row
+    return catalogue.same(_own(topic, catalogue.entered(engine, full, row)), definition)
+
+
+def follow_rename(context: Context) -> None:
+    """Work with the name that the topic has now: those of its subscriptions begin with it. Refuse a dropped topic."""
+    table = context.table
+    name = catalogue.name_in(catalogue.rows(context.runner), table)
+    if name is None:
+        raise _gone(table)
+    if name != table.name:
+        context.become(table.redefined(table.definition, name))
+
+
+def subscription(context: Context, name: str) -> Table:
+    """Return an existing subscription of the topic."""
+    return _own(context.table, catalogue.find(context.runner, subscription_of(context.table.name, name)))
 
 
 def names(context: Context) -> list[str]:
     """Return the names of the subscriptions of a topic, sorted, without that of the topic."""
-    return [row.name.partition("/")[2] for row in _subscriptions(catalogue.rows(context.runner), context.table)]
+    rows = catalogue.rows(context.runner)
+    if catalogue.name_in(rows, context.table) is None:
+        raise _gone(context.table)
+    return [row.name.partition("/")[2] for row in _subscriptions(rows, context.table)]
 
 
 def drop(context: Context) -> None:
@@ -125,26 +151,33 @@ def offset_of(context: Context, start: Start) -> int:
     return first if start == "beginning" else end
 
 
-def seek(subscription: Context, to: Start, force: bool) -> None:
-    """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
+def seek(subscription: Context, to: Start, force: bool) -> int:
+    """Let the next claim begin elsewhere. Return how many messages apart it has deleted.
+
+    `SeekRefused` if messages are in progress, unless it is forced.
+    """
     assert subscription.table.topic is not None, "of a subscription"
     topic = Context.at(subscription.runner, subscription.table.topic, subscription.who)
-    move(subscription, offset_of(topic, to), force)
+    return move(subscription, offset_of(topic, to), force, to_end=to == "end")
 
 
-def move(subscription: Context, offset: int, force: bool = False) -> None:
-    """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
+def move(subscription: Context, offset: int, force: bool = False, *, to_end: bool = False) -> int:
+    """Let the next claim begin at an offset; with `to_end`, at the end of the log. Else as `seek`.
+
+    A claim locks messages for a moment, and a seek waits for nobody under its own lock. So it tries again.
+    """
     ranges = subscription.engine.ranges
+    params: Params = {"start": offset, "to_end": to_end, "force": force, "now": None}
 
     def seek(cursor: object, table: Table, params: Params) -> int:
         return ranges.seek(cursor, table, params)
 
-    in_progress = subscription.run(seek, {"start": offset, "force": force, "now": None})
-    if in_progress:
-        raise SeekRefused(
-            f"{in_progress} messages of {subscription.table.name!r} are in progress.",
-            "Finish them first; or seek with force=True, and they may be delivered again.",
-        )
+    for pause in SEEK_PAUSES:
+        try:
+            return subscription.run(seek, params)
+        except Locked:
+            sleep(random() * pause)
+    return subscription.run(seek, params)
 
 
 def position(subscription: Context) -> int:
@@ -177,18 +210,22 @@ def trim(context: Context, now: datetime | None = None) -> int:
     clock = context.engine.load_time(context.run(context.engine.checks.read_clock, values))
     # What was consumed stays as long as a segment lasts, on engines without segments, too: for the statistics.
     upto = _offset_at(context, clock - timedelta(seconds=keep or CONSUMED_SEGMENT))
-    if not keep:
-        upto = min(upto, consumed(context))
     age = keep / SEGMENTS if keep else CONSUMED_SEGMENT
-    values |= {"start": upto, "age": age, "n": LARGEST_SEGMENT}
+    ranges, tables = context.engine.ranges, _opened(context)
+    # A range in progress holds its messages back. One whose lease has expired would, until somebody looked at it.
+    for table in tables:
+        expired: Params = {"now": values["now"], "max_attempts": table.definition.max_attempts}
+        while context.runner.run(ranges.expire_ranges, table, expired):
+            pass
+    values |= {"start": upto, "age": age, "n": LARGEST_SEGMENT, "consumed": not keep, "tables": tables}
     total, dropped = 0, 1
     while dropped:
-        dropped = context.run(context.engine.topics.trim, values)
+        dropped = context.run(ranges.trim, values)
         total += dropped
     if total:
         first, _ = context.run(context.engine.topics.bounds, {})
-        for table in _opened(context):
-            context.runner.run(context.engine.ranges.purge_ranges, table, {"start": first})
+        for table in tables:
+            context.runner.run(ranges.purge_ranges, table, {"start": first})
     return total
 
 
@@ -212,7 +249,7 @@ def keep_up(context: Context) -> None:
 
 def consumed(context: Context) -> int:
     """Return the first offset that some subscription still needs; the first of all, if there is no subscription."""
-    floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in _opened(context)]
+    floors = [context.runner.run(context.engine.ranges.floor, table, {"consumed": True}) for table in _opened(context)]
     return min(floors, default=0)
 
 
@@ -237,6 +274,17 @@ def _subscriptions(rows: Sequence[NameRow], topic: Table) -> list[NameRow]:
         if kind_of(json.loads(row.entry)) == "subscription"
         and topic_table_of(catalogue.table_in(row)) == topic.table_name
     ]
+
+
+def _own(topic: Table, subscription: Table) -> Table:
+    """Return the subscription, if it is one of this topic, and not of another one that has the name now."""
+    if subscription.topic is None or not subscription.topic.is_that_of(topic):
+        raise _gone(topic)
+    return subscription
+
+
+def _gone(topic: Table) -> QueueNotFound:
+    return QueueNotFound(f"There is no topic {topic.name!r}.", "It was renamed or dropped meanwhile.")
 
 
 def _offset_at(context: Context, time: datetime) -> int:

@@ -5,6 +5,7 @@ They come from programs that push by SQL, or from a newer Python, which reads mo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
-from tablequeue.message import ID, PAYLOAD
+from tablequeue.message import ID, PAYLOAD, stored_errors, with_error
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context
 
@@ -49,9 +50,10 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
 
 
 def _buried(context: Context, row: Row, reason: str) -> Params:
-    id, payload, headers, attempts, pushed_at, popped_at, _, priority, group, key, due = row
+    id, payload, headers, attempts, pushed_at, popped_at, _, priority, group, key, due, errors = row
     # Engines write times into errors as text or numbers.
     at = popped_at if isinstance(popped_at, (str, int)) else str(popped_at)
+    error = {"attempt": attempts, "at": at, "consumer": context.who, "error": reason}
     return {
         "id": id,
         "payload": payload,
@@ -64,5 +66,5 @@ def _buried(context: Context, row: Row, reason: str) -> Params:
         "key": key,
         "due": due,
         "consumer": context.who,
-        "error": {"attempt": attempts, "at": at, "consumer": context.who, "error": reason},
+        "errors": json.dumps(with_error(stored_errors(errors), error)),
     }

@@ -43,6 +43,8 @@ class _Reader:
         self._options = options
         self._columns = columns
         self._name = options.topic
+        self._table: str | None = None
+        """The table of the topic when it was opened first: another topic may get its name."""
         self._cached: Topic | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -52,7 +54,7 @@ class _Reader:
         assert isinstance(partition, OffsetPartition)
         start, end = partition.start, partition.end
         # Not closed: the next task of this process uses the connection. To connect takes as long as 5,000 messages.
-        topic = self._options.connect().topic(self._name)
+        topic = self._open()
         columns = arrow.columns(topic, "log")
         schema = pa.schema([columns.field(name) for name in self._columns])
         read = 0
@@ -64,8 +66,22 @@ class _Reader:
 
     def _opened(self) -> Topic:
         if self._cached is None:
-            self._cached = self._options.connect().topic(self._name)
+            self._cached = self._open()
         return self._cached
+
+    def _open(self) -> Topic:
+        topic = self._options.connect().topic(self._name)
+        self._check_table(topic.context.table.table_name)
+        return topic
+
+    def _check_table(self, table: str | None) -> None:
+        """Refuse offsets of another topic, which had that name before."""
+        self._table = self._table or table
+        if table != self._table:
+            raise StreamRefused(
+                f"The topic {self._name!r} was dropped and created again: the offsets are those of the one before.",
+                "Use a new checkpoint.",
+            )
 
     @property
     def _topic(self) -> Context:
@@ -192,13 +208,15 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         return self._opened().subscription(self._options.subscription)
 
     def _offset(self, offset: int) -> dict[str, Any]:
-        return {"topic": self._name, "offset": offset}
+        return {"topic": self._name, "offset": offset, "table": self._topic.table.table_name}
 
     def _checked(self, offset: dict[str, Any]) -> int:
         if offset.get("topic") != self._name:
             raise BadInput(
                 f"The checkpoint is not one of the topic {self._name!r}.", "Give each stream a checkpoint of its own."
             )
+        # A checkpoint of an older version has no table.
+        self._check_table(offset.get("table", self._topic.table.table_name))
         checked: int = offset["offset"]
         return checked
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from tablequeue.aio import THREADS, AsyncDatabase
+from tablequeue.aio import THREADS as CONNECTIONS
+from tablequeue.aio import AsyncDatabase
 from tablequeue.database import Database
 from tablequeue.errors import (
     BadDefinition,
@@ -29,7 +30,7 @@ from tablequeue.sqs import moves, protocol, signatures
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
 from tablequeue.sqs.errors import SqsError, no_queue
 from tablequeue.sqs.operations import OPERATIONS
-from tablequeue.sqs.pages import refuse_pages
+from tablequeue.sqs.pages import refuse_pages, refuse_pages_of_network
 from tablequeue.sqs.protocol import Answer
 from tablequeue.sqs.urls import ACCOUNT, Place, region_in
 from tablequeue.sqs.waiting import give_back
@@ -46,8 +47,13 @@ MOST_BYTES = 128 << 20
 SMALL = 256 << 10
 BODY_WITHIN = 30.0
 """Seconds in which a client must have sent its request."""
+METHODS = ("GET", "POST")
+"""Those of AWS."""
 PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
 """Errors that a client does well to try again after."""
+# Clients are told no more: the words of an error may have the URL of the database.
+BUSY = ("ServiceUnavailable", "The database is busy, or cannot be reached now. Try again.")
+FAILED = ("InternalFailure", "The request failed for a reason that the log of the endpoint has.")
 UNREAD = "tablequeue.unread"
 """An extension of ASGI: a server that has it calls a function if the client has not read the answer."""
 
@@ -61,6 +67,9 @@ def app(
     account: str = DEFAULT_ACCOUNT,
     region: str = DEFAULT_REGION,
     fair: bool = False,
+    any_key: bool = False,
+    strict: bool = False,
+    connections: int = CONNECTIONS,
 ) -> SqsApp:
     """Return an ASGI application that serves the queues of a database as Amazon SQS.
 
@@ -70,21 +79,27 @@ def app(
     region       the region of requests that are not signed, and whose host names none.
     fair         make standard queues so that message groups take turns (`groups="fair"`). A receive of one message
                  takes up to three times as long then.
+    any_key      without `credentials`: answer requests for any name of a private network, and not only of this machine.
+    strict       refuse to make a queue in the 60 seconds after its deletion at this process, as AWS does.
+    connections  of a `Database`: the most connections that the endpoint uses at once, beside the one that listens.
 
-    Raises `BadInput` for an account that is none.
+    Raises `BadInput` for an account that is none, and if there are to be no connections.
     """
     if len(account) != 12 or not account.isdecimal():
         raise BadInput(f"account is {account!r}.", "Give 12 digits.")
-    opened = AsyncDatabase(db, Threads(2 * THREADS), None) if isinstance(db, Database) else db
-    return SqsApp(Endpoint(opened, account, region, fair), credentials)
+    if connections < 1:
+        raise BadInput(f"connections is {connections}.", "Give 1 or more.")
+    opened = AsyncDatabase(db, Threads(connections), None) if isinstance(db, Database) else db
+    return SqsApp(Endpoint(opened, account, region, fair, strict), credentials, any_key=any_key)
 
 
 class SqsApp:
     """The application. Made by `app`."""
 
-    def __init__(self, endpoint: Endpoint, credentials: Mapping[str, str] | None) -> None:
+    def __init__(self, endpoint: Endpoint, credentials: Mapping[str, str] | None, *, any_key: bool = False) -> None:
         self.endpoint = endpoint
         self._credentials = credentials
+        self._any_key = any_key
         self._bodies = Bodies()
         self.answered: Counter[tuple[str, str]] = Counter()
         """How many requests were answered, by operation and by code: `OK`, or that of the error."""
@@ -120,19 +135,25 @@ class SqsApp:
             status, type, words = told or (200, "text/plain; charset=utf-8", "ok\n")
             await _reply(send, Answer(status, type, words.encode()), "")
             return
+        if scope["method"] not in METHODS:  # a browser lets any page send HEAD, and without an Origin
+            await _reply(send, Answer(405, "text/plain", b"", ((b"allow", ", ".join(METHODS).encode()),)), "")
+            return
         self.endpoint.housekeeping.begin()
         id, wire = str(uuid.uuid4()), protocol.wire(headers)
         name, code, size = "-", "OK", 0
         try:
             body = await self._bodies.read(headers, receive)
             size = len(body)
-            if self._credentials is None:
-                refuse_pages(scope["method"], headers)
-            else:
+            if self._credentials is not None:
                 signatures.verify(scope, headers, body, self._credentials)
+            elif self._any_key:
+                refuse_pages_of_network(scope["method"], headers)
+            else:
+                refuse_pages(headers)
             request = wire.read(path, scope["query_string"].decode("latin-1"), body)
             name = request.operation.name
             call = Call(self.endpoint, request.parameters, self._place(scope, headers), _base(scope, headers))
+            call.trace = headers.get("x-amzn-trace-id") or None
             if name == "ReceiveMessage":
                 await self._received(wire, request, call, scope, receive, send, id)
                 return
@@ -143,7 +164,7 @@ class SqsApp:
             return
         except Exception:
             log.exception("%s failed", name)
-            failure = SqsError("InternalFailure", "The request failed for a reason that the log of the endpoint has.")
+            failure = SqsError(*FAILED)
             answer, code = wire.error(failure, id), failure.code
         finally:
             self._bodies.release(size)
@@ -188,16 +209,18 @@ class SqsApp:
 
     async def _result(self, request: protocol.Request, call: Call) -> Mapping[str, Any]:
         try:
-            return await OPERATIONS[request.operation.name](call)
-        except QueueNotFound:  # another process dropped it
-            self.endpoint.queues.forget(call.place.of(call.get("QueueUrl", ""))[1])
+            try:
+                return await OPERATIONS[request.operation.name](call)
+            except QueueNotFound:  # another process dropped it, and may have made it again
+                self.endpoint.queues.forget(call.place.of(call.get("QueueUrl", ""))[1])
+                return await OPERATIONS[request.operation.name](call)
+        except QueueNotFound:
             raise no_queue() from None
         except TablequeueError as error:
             if isinstance(error, (BadInput, BadDefinition)):
                 raise SqsError("UnsupportedOperation", str(error)) from None
             log.warning("%s: %s", request.operation.name, error)
-            name = "ServiceUnavailable" if isinstance(error, PASSING) else "InternalFailure"
-            raise SqsError(name, str(error)) from None
+            raise (SqsError(*BUSY) if isinstance(error, PASSING) else SqsError(*FAILED)) from None
 
     def _place(self, scope: Scope, headers: Mapping[str, str]) -> Place:
         """Return the account and the region of a client: those of its credentials, or of the host that it called."""

@@ -79,6 +79,7 @@ KEPT: Mapping[str, Attribute] = {
     "DeduplicationScope": Attribute("queue", _one_of("queue", "messageGroup"), fifo=True),
     "FifoThroughputLimit": Attribute("perQueue", _one_of("perQueue", "perMessageGroupId"), fifo=True),
 }
+BOOLEANS = ("FifoQueue", "ContentBasedDeduplication", "SqsManagedSseEnabled")
 # Attributes that an empty value removes.
 REMOVABLE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
 
@@ -130,6 +131,8 @@ class Settings:
         if found["KmsMasterKeyId"]:
             found["KmsDataKeyReusePeriodSeconds"] = found["KmsDataKeyReusePeriodSeconds"] or "300"
             found["SqsManagedSseEnabled"] = "false"
+        else:
+            found["KmsDataKeyReusePeriodSeconds"] = None
         return {name: text for name, text in found.items() if text is not None}
 
     @property
@@ -145,12 +148,14 @@ def checked(given: Mapping[str, str], fifo: bool, there: Mapping[str, str]) -> d
     found = {}
     for name, text in ((name.strip(), text) for name, text in given.items()):
         attribute = KEPT.get(name)
+        if name in BOOLEANS:
+            text = text.lower()  # boto3 is given True as often as "true"
         if not fifo and name in ("DeduplicationScope", "FifoThroughputLimit"):
             words = f"You can specify the {name} only when FifoQueue is set to true."
             raise SqsError("InvalidAttributeName", words)
         if attribute is None or (attribute.fifo and not fifo):
             raise unknown_attribute(name)
-        if name == "FifoQueue" and text.lower() != "true":
+        if name == "FifoQueue" and text != "true":
             raise bad_attribute(name, "Modifying queue type is not supported.")
         if name in REMOVABLE and text in ("", "{}"):
             found[name] = ""

@@ -23,10 +23,13 @@ Result = dict[str, Any]
 class Endpoint:
     """The state of one endpoint. All of it is in this process and may be lost: what must stay is in the database."""
 
-    def __init__(self, db: AsyncDatabase, account: str, region: str, fair: bool) -> None:
+    def __init__(self, db: AsyncDatabase, account: str, region: str, fair: bool, strict: bool = False) -> None:
         self.db = db
         self.place = Place(account, region)
         self.fair = fair
+        self.strict = strict
+        self.deleted: dict[tuple[Place, str], float] = {}
+        """When queues were deleted here, by place and name, for an endpoint that is strict."""
         self.queues = Queues(db)
         self.attempts = Attempts()
         self.housekeeping = Housekeeping(self.queues)
@@ -38,6 +41,7 @@ class Call:
 
     place      the account and the region of the client.
     base       the URL of the endpoint, as the client reached it.
+    trace      the header X-Amzn-Trace-Id of the request; None without it.
     claimed    what a receive has claimed, to release it if the response cannot be sent.
     """
 
@@ -45,6 +49,7 @@ class Call:
     parameters: dict[str, Any]
     place: Place
     base: str
+    trace: str | None = None
     claimed: list[AsyncClaim] = field(default_factory=list)
 
     def get(self, name: str, default: Any = None) -> Any:

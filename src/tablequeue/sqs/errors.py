@@ -18,6 +18,7 @@ _CODES: dict[str, tuple[str, int]] = {
     "MissingRequiredParameterException": ("MissingParameter", 400),
     "OverLimit": ("OverLimit", 403),
     "PurgeQueueInProgress": (f"{_PREFIX}PurgeQueueInProgress", 403),
+    "QueueDeletedRecently": (f"{_PREFIX}QueueDeletedRecently", 400),
     "QueueDoesNotExist": (f"{_PREFIX}NonExistentQueue", 400),
     "QueueNameExists": ("QueueAlreadyExists", 400),
     "ReceiptHandleIsInvalid": ("ReceiptHandleIsInvalid", 404),

@@ -44,7 +44,7 @@ async def change_message_visibility(call: Call) -> Result:
     hosted = await call.queue()
     seconds, text = call.parameters["VisibilityTimeout"], call.parameters["ReceiptHandle"]
     _check_visibility(seconds)
-    (error,) = await _finished(call, hosted, [text], _extend(seconds), _extend_lost, seconds)
+    (error,) = await _finished(call, hosted, [text], _extend(seconds), _extend_lost(seconds), seconds)
     if error is not None:
         raise error
     return {}
@@ -67,7 +67,7 @@ async def change_message_visibility_batch(call: Call) -> Result:
             errors[place] = error
     for seconds, places in by_seconds.items():
         texts = [entries[place]["ReceiptHandle"] for place in places]
-        found = await _finished(call, hosted, texts, _extend(seconds), _extend_lost, seconds)
+        found = await _finished(call, hosted, texts, _extend(seconds), _extend_lost(seconds), seconds)
         for place, refused in zip(places, found, strict=True):
             errors[place] = refused
     return _answer(entries, errors)
@@ -171,13 +171,20 @@ async def _delete_lost(hosted: Hosted, handle: Handle, text: str) -> None:
         await hosted.queue.cancel(handle.id)
 
 
-async def _extend_lost(hosted: Hosted, handle: Handle, text: str) -> None:
-    there = await hosted.queue.find(handle.id)
-    if there is None or there.state in ("finished", "cancelled", "expired", "dead"):
-        raise invalid(text, "ReceiptHandle", _GONE)
-    if _visible(there) and hosted.settings.fifo:
-        raise invalid(text, "ReceiptHandle", _EXPIRED)
-    # It is visible, or another receive has it: an old handle changes nothing. AWS never answers MessageNotInflight.
+def _extend_lost(seconds: int) -> Lost:
+    async def extend_lost(hosted: Hosted, handle: Handle, text: str) -> None:
+        there = await hosted.queue.find(handle.id)
+        if there is None or there.state in ("finished", "cancelled", "expired", "dead"):
+            raise invalid(text, "ReceiptHandle", _GONE)
+        if hosted.settings.fifo:
+            raise invalid(text, "ReceiptHandle", _EXPIRED)
+        # Another receive has it: an old handle changes its visibility too. If it is visible, nothing changes: AWS never
+        # answers MessageNotInflight.
+        if not _visible(there):
+            await hosted.queue.extend_held(handle.id, seconds)
+            hosted.waiters.wake()
+
+    return extend_lost
 
 
 def _visible(message: Message) -> bool:

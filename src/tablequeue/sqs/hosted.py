@@ -68,7 +68,7 @@ class Queues:
                 continue
             if not hosted.settings.is_in(place):
                 continue
-            if known is None or known.seed != hosted.seed or known.queue.name != stored:
+            if known is None or known.queue.table != hosted.queue.table or known.queue.name != stored:
                 self._open[place, name] = known = hosted
             # What is open has its statements ready.
             return known if known.settings.definition == hosted.settings.definition else hosted

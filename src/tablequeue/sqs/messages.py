@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 import json
 import re
 import struct
@@ -22,10 +23,13 @@ OURS = "tablequeue-sqs"
 """The header for what neither an attribute of SQS nor a column has: `trace`, `dedup`, `group`."""
 MOST_ATTRIBUTES = 10
 _FIRST_SEQUENCE = 18_849_496_460_467_696_128
-_HANDLE = struct.Struct(">8sQ16sd")
+_HANDLE = struct.Struct(">Q16sd")
+_SEAL = 8
+"""Bytes of a handle that only who knows the seed of the queue can make: an old handle still changes a visibility."""
 _TAG_BITS = 58
 _BAD_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+# AWS takes letters of all alphabets after the first character. Its pages have those of ASCII only.
+_NAME = re.compile(r"[A-Za-z0-9_.-][\w.-]*")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _RESERVED = ("aws.", "amazon.")
 
@@ -39,21 +43,26 @@ class Handle(NamedTuple):
 
     def text(self, seed: str) -> str:
         """Return the handle as clients see it, for the queue of that seed."""
-        packed = _HANDLE.pack(_key(seed), self.id, bytes.fromhex(self.token), self.end)
-        return base64.b64encode(packed).decode()
+        packed = _HANDLE.pack(self.id, bytes.fromhex(self.token), self.end)
+        return base64.b64encode(_seal(seed, packed) + packed).decode()
 
     @classmethod
     def of(cls, seed: str, text: str) -> Handle:
         """Read a handle of that queue."""
         try:
-            key, id, token, end = _HANDLE.unpack(base64.b64decode(text, validate=True))
+            given = base64.b64decode(text, validate=True)
+            id, token, end = _HANDLE.unpack(given[_SEAL:])
         except (binascii.Error, ValueError, struct.error):
-            key, id, end = b"", 0, 0.0
-        if key != _key(seed) or id >= 1 << 63 or not isfinite(end):
+            given, id, end = b"", 0, 0.0
+        if not hmac.compare_digest(given[:_SEAL], _seal(seed, given[_SEAL:])) or id >= 1 << 63 or not isfinite(end):
             raise SqsError(
                 "ReceiptHandleIsInvalid", f'The input receipt handle "{text}" is not a valid receipt handle.'
             )
         return cls(id, token.hex(), end)
+
+
+def _seal(seed: str, packed: bytes) -> bytes:
+    return hmac.digest(seed.encode(), packed, "sha256")[:_SEAL]
 
 
 @lru_cache(maxsize=10_000)
@@ -252,7 +261,7 @@ def _attribute(value: Any) -> dict[str, Any]:
 
 def chosen(attributes: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return the message attributes that a client asks for: by name, `prefix.*`, or all."""
-    if "All" in names or ".*" in names:
+    if not {"All", "*", ".*"}.isdisjoint(names):
         return dict(attributes)
     prefixes = tuple(name.removesuffix(".*") for name in names if name.endswith(".*"))
     return {name: value for name, value in attributes.items() if name in names or name.startswith(prefixes)}

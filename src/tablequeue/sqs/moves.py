@@ -86,9 +86,8 @@ async def start_message_move_task(call: Call) -> Result:
     if destination is not None and destination.settings.fifo is not source.settings.fifo:
         raise bad_parameter("Source and destination queues must be of the same type.")
     if any(task.is_active for task in _tasks_of(source)):
-        raise SqsError(
-            "UnsupportedOperation",
-            "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
+        raise bad_parameter(
+            "There is already a task running. Only one active task is allowed for a source queue arn at a given time."
         )
     visible = (await counts(source.queue))[COUNTS[0]]
     task = Task(
@@ -120,7 +119,7 @@ async def cancel_message_move_task(call: Call) -> Result:
         values = json.loads(base64.b64decode(text, validate=True))
         id, arn = str(values["taskId"]), str(values["sourceArn"])
     except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
-        raise bad_parameter(f"Value {text} for parameter TaskHandle is invalid.") from None
+        raise bad_parameter("Value for parameter TaskHandle is invalid.") from None
     source = await _resource(call, arn, "SourceArn")
     task = next((each for each in _tasks_of(source) if each.id == id), None)
     if task is None:

@@ -5,26 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from tablequeue.hosts import is_loopback
+from tablequeue.hosts import is_here, is_private
 from tablequeue.sqs.errors import SqsError
 
 
-def refuse_pages(method: str, headers: Mapping[str, str]) -> None:
-    """Refuse a request of a page that is not of this machine. No SDK sends such headers."""
+def refuse_pages(headers: Mapping[str, str]) -> None:
+    """Refuse a request of a page that is not of this machine, whatever its method."""
+    # The page may have a host name that now has the address of this machine.
+    if not _is_here(f"//{headers.get('host', '')}"):
+        raise SqsError(
+            "AccessDenied",
+            "The request names a host that is not this machine. Call localhost, or run the endpoint with credentials.",
+        )
     origin = headers.get("origin")
-    if origin is not None:
-        here = _is_here(origin)
-    else:
-        # A browser sends no origin with GET. The page may have a host name that now has the address of this machine.
-        site = headers.get("sec-fetch-site", "none")
-        here = method != "GET" or (site in ("none", "same-origin") and _is_here(f"//{headers.get('host', '')}"))
-    if not here:
+    # A browser sends no origin with GET. One of this machine may be of another site: localhost:3000 and 127.0.0.1.
+    site = headers.get("sec-fetch-site", "none") if origin is None else "none"
+    if site not in ("none", "same-origin") or (origin is not None and not _is_here(origin)):
         raise SqsError("AccessDenied", "The request is of a web page. Run the endpoint with credentials, and sign it.")
 
 
+def refuse_pages_of_network(method: str, headers: Mapping[str, str]) -> None:
+    """Refuse a request that may be of a web page, where every client of a private network may use the endpoint.
+
+    A page can send a GET without a word of its own to an address of the network, and to a name of its own that has such
+    an address. Any POST of a page has an origin. SDKs send POST without one.
+    """
+    if _is_here(f"//{headers.get('host', '')}"):
+        refuse_pages(headers)
+    elif not is_private(_host(f"//{headers.get('host', '')}")):
+        raise SqsError(
+            "AccessDenied",
+            "The request names a host of the public DNS. Run the endpoint with credentials, and sign it.",
+        )
+    elif method != "POST" or not {"origin", "sec-fetch-site"}.isdisjoint(headers):
+        raise SqsError("AccessDenied", "The request may be of a web page. Send a POST, without Origin.")
+
+
 def _is_here(url: str) -> bool:
+    return is_here(_host(url))
+
+
+def _host(url: str) -> str:
+    """Return the host of a URL; "" if it has none."""
     try:
-        host = urlsplit(url).hostname or ""
+        return urlsplit(url).hostname or ""
     except ValueError:
-        return False
-    return is_loopback(host) or host.endswith(".localhost")  # as sqs.us-east-1.localhost, which is no name of DNS
+        return ""

@@ -62,7 +62,7 @@ async def remove_permission(call: Call) -> Result:
     policy = _policy(hosted)
     left = [statement for statement in policy["Statement"] if statement.get("Sid") != name]
     if len(left) == len(policy["Statement"]):
-        raise invalid(name, "Label", "can't find label on existing policy.")
+        raise invalid(name, "Label", "can't find label.")
     await _keep(hosted, {**policy, "Statement": left} if left else None)
     return {}
 
@@ -72,7 +72,7 @@ def _policy(hosted: Hosted) -> dict[str, Any]:
     if text:
         policy: dict[str, Any] = {"Statement": [], **json.loads(text)}
         return policy
-    return {"Version": "2012-10-17", "Id": f"{hosted.arn}/SQSDefaultPolicy", "Statement": []}
+    return {"Version": "2008-10-17", "Id": f"{hosted.arn}/SQSDefaultPolicy", "Statement": []}
 
 
 async def _keep(hosted: Hosted, policy: dict[str, Any] | None) -> None:

@@ -110,7 +110,7 @@ class Query:
 
     def result(self, operation: OperationModel, result: Mapping[str, Any], id: str) -> Answer:
         name, shape = operation.name, operation.output_shape
-        inner = "" if shape is None else f"<{name}Result>{_xml(shape, result)}</{name}Result>"
+        inner = "" if shape is None else _element(f"{name}Result", _xml(shape, result))
         metadata = f"<ResponseMetadata><RequestId>{id}</RequestId></ResponseMetadata>"
         return _document(200, f'<{name}Response xmlns="{NAMESPACE}">{inner}{metadata}</{name}Response>')
 
@@ -131,8 +131,11 @@ class QueryInJson(Query):
 
     def result(self, operation: OperationModel, result: Mapping[str, Any], id: str) -> Answer:
         name = operation.name
-        shape = operation.output_shape
-        inner = {} if shape is None else {f"{name}Result": _listed(shape, result)}
+        inner: dict[str, Any] = {}
+        if operation.output_shape is not None:
+            inner[f"{name}Result"] = found = _listed(operation.output_shape, result)
+            if name == "ReceiveMessage":  # with another name than in the model, and there in any case
+                found["messages"] = found.pop("Messages", None)
         document = {f"{name}Response": inner | {"ResponseMetadata": {"RequestId": id}}}
         return Answer(200, "application/json", json.dumps(document).encode())
 
@@ -200,6 +203,10 @@ def _xml(shape: Shape, value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return _text(str(value))
+
+
+def _element(name: str, inner: str) -> str:
+    return f"<{name}>{inner}</{name}>" if inner else f"<{name}/>"
 
 
 def _member(name: str, shape: Shape, value: Any) -> str:

@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from tablequeue.errors import QueueDiffers
@@ -24,11 +24,13 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO = ".fifo"
 MOST_LISTED = 1000
 PURGE_EVERY = 60
+DELETED_FOR = 60
+"""Seconds in which a strict endpoint makes no queue of the name of a deleted one."""
 
 
 async def create_queue(call: Call) -> Result:
     place, name, given = call.place, call.parameters["QueueName"], call.get("Attributes", {})
-    fifo = given.get("FifoQueue") == "true"
+    fifo = given.get("FifoQueue", "").lower() == "true"
     _check_name(name, fifo)
     set = attributes.checked(given, fifo, {})
     new_tags = call.get("tags", {})
@@ -36,10 +38,14 @@ async def create_queue(call: Call) -> Result:
     try:
         there = await call.endpoint.queues.open(place, name, fresh=True)
     except SqsError:
+        if call.endpoint.deleted.get((place, name), 0.0) > monotonic():
+            words = "You must wait 60 seconds after deleting a queue before you can create another with the same name."
+            raise SqsError("QueueDeletedRecently", words) from None
         there = await _made(call, name, fifo, set, new_tags)
     current = _kept(there)
     for attribute, text in set.items():
-        if attribute != "FifoQueue" and not _same(attribute, current.get(attribute, ""), text):
+        kept = current.get(attribute, there.settings.text(attribute) or "")  # some are kept and not shown
+        if attribute != "FifoQueue" and not _same(attribute, kept, text):
             raise SqsError(
                 "QueueNameExists",
                 f"A queue already exists with the same name and a different value for attribute {attribute}",
@@ -75,6 +81,10 @@ async def delete_queue(call: Call) -> Result:
     hosted.waiters.close()
     call.endpoint.queues.forget(hosted.name)
     await hosted.queue.drop()
+    if call.endpoint.strict:
+        now = monotonic()
+        recent = {key: end for key, end in call.endpoint.deleted.items() if end > now}
+        call.endpoint.deleted = recent | {(hosted.place, hosted.name): now + DELETED_FOR}
     return {}
 
 
@@ -129,7 +139,13 @@ async def sources(call: Call, hosted: Hosted) -> list[Hosted]:
     """Return the queues that send their dead letters to this one."""
     names = await call.endpoint.queues.names(hosted.place)
     found = [await call.endpoint.queues.open(hosted.place, name, fresh=True) for name in names]
-    return [each for each in found if each.queue.definition.dead_letter_to == hosted.queue.name]
+    own = [hosted] if _is_its_own(hosted) else []
+    return [each for each in found if each.queue.definition.dead_letter_to == hosted.queue.name] + own
+
+
+def is_fifo(name: str) -> bool:
+    """Whether a queue of this name is a FIFO queue."""
+    return name.endswith(_FIFO)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -177,6 +193,9 @@ async def _dead_letters(call: Call, place: Place, name: str, fifo: bool, policy:
     if not policy:
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     arn, most = attributes.redrive_policy(policy)
+    if arn == place.arn(name):
+        # Its own dead-letter queue, which AWS allows: what was received too often stays where it is.
+        return {"dead_letter_to": None, "max_attempts": LARGEST}
     try:
         target = await call.endpoint.queues.open(*of_arn(arn), fresh=True)
     except SqsError:
@@ -187,6 +206,12 @@ async def _dead_letters(call: Call, place: Place, name: str, fifo: bool, policy:
         words = "The dead-letter queue does not allow this queue as a source; see its RedriveAllowPolicy."
         raise invalid(policy, "RedrivePolicy", words)
     return {"dead_letter_to": target.queue.name, "max_attempts": most}
+
+
+def _is_its_own(hosted: Hosted) -> bool:
+    """Whether a queue is its own dead-letter queue."""
+    text = hosted.settings.labels.get(f"{PREFIX}RedrivePolicy")
+    return text is not None and attributes.redrive_policy(text)[0] == hosted.arn
 
 
 def _allowed(arn: str, target: Hosted) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tablequeue.message import NewMessage
@@ -30,7 +30,7 @@ async def send_message(call: Call) -> Result:
     entry = call.parameters
     _check_size(hosted, entry)
     _check_fifo(hosted, (entry,))
-    sent = _prepared(hosted, entry)
+    sent = _prepared(hosted, entry, call.trace)
     message = sent.message
     id = await hosted.queue.push(
         message.payload,
@@ -38,7 +38,7 @@ async def send_message(call: Call) -> Result:
         group=message.group,
         key=message.key,
         headers=message.headers,
-        on_conflict="return",
+        on_conflict="renew",
     )
     return _told(hosted, sent, id)
 
@@ -51,16 +51,16 @@ async def send_message_batch(call: Call) -> Result:
     if total > LARGEST_MESSAGE:
         words = f"Batch requests cannot be longer than {LARGEST_MESSAGE} bytes. You have sent {total} bytes."
         raise SqsError("BatchRequestTooLong", words)
-    _check_fifo(hosted, entries)
+    _check_fifo(hosted, entries, batch=True)
     ready: list[tuple[str, Sent]] = []
     failures = []
     for entry in entries:
         try:
             _check_size(hosted, entry)
-            ready.append((entry["Id"], _prepared(hosted, entry)))
+            ready.append((entry["Id"], _prepared(hosted, entry, call.trace)))
         except SqsError as error:
             failures.append(batches.failed(entry["Id"], error))
-    ids = await hosted.queue.push_many([sent.message for _, sent in ready], on_conflict="return") if ready else []
+    ids = await hosted.queue.push_many([sent.message for _, sent in ready], on_conflict="renew") if ready else []
     successful = [{"Id": name, **_told(hosted, sent, id)} for (name, sent), id in zip(ready, ids, strict=True)]
     return batches.answer(successful, failures)
 
@@ -83,12 +83,13 @@ def _check_size(hosted: Hosted, entry: Mapping[str, Any]) -> None:
         )
 
 
-def _check_fifo(hosted: Hosted, entries: Any) -> None:
+def _check_fifo(hosted: Hosted, entries: Sequence[Mapping[str, Any]], *, batch: bool = False) -> None:
     """Refuse entries of a FIFO queue without a group, or without what tells duplicates."""
     if not hosted.settings.fifo:
         return
     if any("MessageGroupId" not in entry for entry in entries):
-        raise missing("MessageGroupId")
+        error = missing("MessageGroupId")
+        raise bad_parameter(error.message) if batch else error
     if not hosted.settings.by_content and any("MessageDeduplicationId" not in entry for entry in entries):
         raise bad_parameter(
             "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided "
@@ -96,14 +97,14 @@ def _check_fifo(hosted: Hosted, entries: Any) -> None:
         )
 
 
-def _prepared(hosted: Hosted, entry: Mapping[str, Any]) -> Sent:
-    """Return the message that an entry is, and what to answer for it."""
+def _prepared(hosted: Hosted, entry: Mapping[str, Any], trace: str | None) -> Sent:
+    """Return the message that an entry is, and what to answer for it; `trace` is that of the whole request."""
     settings = hosted.settings
     body, attributes = entry["MessageBody"], entry.get("MessageAttributes", {})
     system = entry.get("MessageSystemAttributes", {})
     messages.check_body(body)
     messages.check_attributes(attributes)
-    ours = _system(system)
+    ours = ({} if trace is None else {"trace": trace}) | _system(system)
     group, dedup = entry.get("MessageGroupId"), entry.get("MessageDeduplicationId")
     check_id("MessageGroupId", group)
     check_id("MessageDeduplicationId", dedup)

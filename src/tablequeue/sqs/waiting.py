@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Literal
 
 from tablequeue.aioqueue import AsyncClaim, AsyncQueue
 from tablequeue.errors import LeaseLost, TablequeueError
@@ -133,11 +134,11 @@ async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
 
     In a FIFO queue: as many as there are of one group, and then of the next groups.
     """
-    run = n > 1 and queue.definition.needs_groups
+    run: Literal["open", False] = "open" if n > 1 and queue.definition.needs_groups else False
     claims = await queue.pop_many(n, lease=lease or 30.0, same_group=run)
     try:
         while run and claims and len(claims) < n:
-            more = await queue.pop_many(n - len(claims), lease=lease or 30.0, same_group=True)
+            more = await queue.pop_many(n - len(claims), lease=lease or 30.0, same_group=run)
             if not more:
                 break
             claims += more

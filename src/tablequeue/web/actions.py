@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from tablequeue.errors import BadInput
@@ -35,13 +35,14 @@ async def login(site: Site, request: Request) -> Response:
     if not there.startswith("/") or there.startswith(("//", "/\\")):
         there = "/"
     answer = RedirectResponse(there, 303)
-    secure = request.url.scheme == "https"
-    answer.set_cookie(COOKIE, site.session.cookie, httponly=True, samesite="strict", secure=secure)
+    secure = site.secure or request.url.scheme == "https"
+    answer.set_cookie(COOKIE, site.session.begin(), httponly=True, samesite="strict", secure=secure)
     return answer
 
 
 async def logout(site: Site, request: Request) -> Response:
     await _form(site, request)
+    site.session.end(request)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer
@@ -119,7 +120,10 @@ def _need_actions(site: Site) -> None:
 
 async def _form(site: Site, request: Request) -> FormData:
     """Return the fields of a form. Refuses forms that no page of this dashboard has sent."""
-    form: Any = await request.form(max_fields=MOST_IDS + 10, max_files=0)
+    try:
+        form: Any = await request.form(max_fields=MOST_IDS + 10, max_files=0)
+    except ClientDisconnect:
+        raise HTTPException(400, "The form did not come.") from None  # nobody reads it
     if not site.session.wrote(form.get("csrf")):
         raise HTTPException(403, "The form is older than this run of the dashboard: load the page again.")
     return form

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
@@ -16,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, BadName, QueueNotFound, TablequeueError, Unreachable
+from tablequeue.errors import BadInput, BadName, Locked, QueueNotFound, TablequeueError, Unreachable
 from tablequeue.health import PATHS, Health
 from tablequeue.web import actions, pages
 from tablequeue.web.guard import Guard, Session
@@ -38,7 +39,13 @@ OF_QUEUE: tuple[tuple[Any, ...], ...] = (
 
 
 def dashboard(
-    database: Database, *, name: str, token: str | None = None, loopback: bool = True, allow_actions: bool = False
+    database: Database,
+    *,
+    name: str,
+    token: str | None = None,
+    loopback: bool = True,
+    public_url: str | None = None,
+    allow_actions: bool = False,
 ) -> Starlette:
     """Return the dashboard of a database. It uses the public verbs, and is read-only unless `allow_actions`.
 
@@ -46,15 +53,20 @@ def dashboard(
     token     a secret that visitors must give, in a form or as `Authorization: Bearer`; None: visitors need none.
     loopback  answer only requests for the names of this machine. Otherwise a web page could reach the dashboard by a
               name of its own that points here.
+    public_url  where browsers reach it through a proxy, as `https://queues.example.org`: requests for that name, and
+              forms from there, are answered too.
 
-    Raises `BadInput` if the token is shorter than 16 characters, and if there is none without `loopback`.
+    Raises `BadInput` if the token is shorter than 16 characters, if there is none without `loopback` or with a
+    `public_url`, and if that is no URL of a host.
     """
-    if token is None and not loopback:
+    public_url = None if public_url is None else _checked(public_url)
+    if token is None and (public_url or not loopback):
         raise BadInput("Without a token everybody could see the dashboard.", "Give one, or serve on 127.0.0.1.")
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise BadInput(f"The token has {len(token)} characters.", f"Give at least {SHORTEST_TOKEN} random ones.")
     session = Session(token)
-    site = Site(database, session, name, allow_actions)
+    secure = public_url is not None and public_url.startswith("https:")
+    site = Site(database, session, name, allow_actions, secure)
     told = health(database)
 
     def page(path: str, handler: Callable[..., Any], *methods: str) -> BaseRoute:
@@ -76,12 +88,30 @@ def dashboard(
     refused: Any = partial(_refused, site)
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, session=session, loopback=loopback)],
+        middleware=[Middleware(Guard, session=session, loopback=loopback, public_url=public_url)],
         exception_handlers={TablequeueError: refused, HTTPException: refused},
     )
 
 
-_STATUS: dict[type[TablequeueError], int] = {QueueNotFound: 404, BadInput: 400, BadName: 400, Unreachable: 503}
+_URL = re.compile(r"(https?)://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?")
+
+
+def _checked(url: str) -> str:
+    """Return a URL as browsers write the origin of a page there."""
+    parts = _URL.fullmatch(url.lower())
+    if parts is None:
+        raise BadInput(f"{url!r} is not the URL of a host.", "Give it as https://queues.example.org, without a path.")
+    scheme, host, port = parts.groups()
+    return f"{scheme}://{host}" + (port if port and port != {"http": ":80", "https": ":443"}[scheme] else "")
+
+
+_STATUS: dict[type[TablequeueError], int] = {
+    QueueNotFound: 404,
+    BadInput: 400,
+    BadName: 400,
+    Unreachable: 503,
+    Locked: 503,
+}
 
 
 def _healthy(health: Health, path: str, request: Request) -> Response:

@@ -1,8 +1,9 @@
-"""Access control: the Host header, the token, the origin of forms, and the security headers of every response."""
+"""Access control: the Host header, the token and its sessions, the origin of requests, and the security headers."""
 
 from __future__ import annotations
 
 import secrets
+from hashlib import sha256
 from hmac import compare_digest
 from urllib.parse import quote, urlsplit
 
@@ -18,6 +19,8 @@ COOKIE = "tablequeue"
 OPEN = ("/login", "/static/", "/healthz", "/readyz")
 # Bytes of a form: enough for a thousand ids. A form is read before its sender is authenticated.
 LARGEST_FORM = 1 << 16
+# Cookies that are valid at the same time; with one more the oldest is not.
+MOST_SESSIONS = 1000
 
 HEADERS = {
     # No external and no inline resources: even a payload that got into a page as HTML could do nothing.
@@ -35,29 +38,45 @@ HEADERS = {
 
 
 class Session:
-    """The secrets of one run: the value of the cookie after a login, and that of the hidden field of every form.
+    """The secrets of one run: its token, the cookies of those who are logged in, and the hidden field of every form.
 
-    All users share them. All who have the token have the same rights, and nobody else sees a page with these values.
+    All users share that field. All who have the token have the same rights, and nobody else sees a page with it.
     """
 
     def __init__(self, token: str | None) -> None:
         self.token = token
-        self.cookie = secrets.token_urlsafe(32)
         self.csrf = secrets.token_urlsafe(32)
+        self._cookies: dict[bytes, None] = {}
+        """Hashes, so that the time of a look-up tells nothing of a cookie; the oldest one first."""
 
     def opens(self, token: str) -> bool:
         return self.token is not None and _same(token, self.token)
 
+    def begin(self) -> str:
+        """Log somebody in; return the value of the cookie."""
+        cookie = secrets.token_urlsafe(32)
+        self._cookies[_hashed(cookie)] = None
+        if len(self._cookies) > MOST_SESSIONS:
+            del self._cookies[next(iter(self._cookies))]
+        return cookie
+
+    def end(self, request: Request) -> None:
+        """Log the sender out: the cookie is worth nothing from now on, whoever has it."""
+        self._cookies.pop(_hashed(request.cookies.get(COOKIE, "")), None)
+
     def admits(self, request: Request) -> bool:
-        if self.token is None:
+        if self.token is None or _hashed(request.cookies.get(COOKIE, "")) in self._cookies:
             return True
         kind, _, bearer = request.headers.get("authorization", "").partition(" ")
-        given = request.cookies.get(COOKIE, "")
-        return _same(given, self.cookie) or (kind.lower() == "bearer" and self.opens(bearer.strip()))
+        return kind.lower() == "bearer" and self.opens(bearer.strip())
 
     def wrote(self, value: object) -> bool:
         """Whether a form came from one of our pages."""
         return isinstance(value, str) and _same(value, self.csrf)
+
+
+def _hashed(cookie: str) -> bytes:
+    return sha256(cookie.encode("utf-8", "surrogateescape")).digest()
 
 
 def _same(given: str, secret: str) -> bool:
@@ -75,10 +94,11 @@ def _host_of(header: str) -> str:
 class Guard:
     """Middleware that refuses requests without access, and adds HEADERS to every response."""
 
-    def __init__(self, app: ASGIApp, session: Session, loopback: bool) -> None:
+    def __init__(self, app: ASGIApp, session: Session, loopback: bool, public_url: str | None) -> None:
         self.app = app
         self.session = session
         self.loopback = loopback
+        self.public_url = public_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -98,11 +118,12 @@ class Guard:
         host = request.headers.get("host", "")
         # DNS rebinding: a web page may let its own name point to 127.0.0.1, to read what is here. Its requests have
         # that name as Host.
-        if self.loopback and not is_loopback(_host_of(host)):
-            return PlainTextResponse("This dashboard can be reached only by the names of its own machine.", 421)
-        origin = request.headers.get("origin")
-        if request.method != "GET" and origin is not None and urlsplit(origin).netloc != host:
-            return PlainTextResponse("The form was sent by another site.", 403)
+        name = _host_of(host)
+        if self.loopback and not is_loopback(name) and name != urlsplit(self.public_url or "").hostname:
+            words = "This dashboard can be reached only by the names of its own machine, and by its --public-url."
+            return PlainTextResponse(words, 421)
+        if self._is_of_elsewhere(request, host):
+            return PlainTextResponse("The request was sent by another site.", 403)
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not (length.isdecimal() and len(length) < 9 and int(length) <= LARGEST_FORM):
             return PlainTextResponse("The form is too large.", 413)
@@ -113,3 +134,12 @@ class Guard:
             there = quote(f"{quote(path)}?{request.url.query}" if request.url.query else quote(path))
             return RedirectResponse(f"/login?next={there}", 303)
         return PlainTextResponse("Give the token as Authorization: Bearer.", 401, {"www-authenticate": "Bearer"})
+
+    def _is_of_elsewhere(self, request: Request, host: str) -> bool:
+        """Whether a page of another site sent the request. A link there may lead here."""
+        origin = request.headers.get("origin")
+        if request.method != "GET" and origin is not None:
+            return origin != self.public_url and urlsplit(origin).netloc != host
+        # Without this a page of any site could start searches through its reader's browser.
+        site, use = (request.headers.get(f"sec-fetch-{name}", "none") for name in ("site", "dest"))
+        return site in ("cross-site", "same-site") and use != "document"

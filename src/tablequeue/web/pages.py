@@ -154,7 +154,7 @@ def _id_of(site: Site, request: Request, text: str) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
     queue = site.database.queue(name_of(request))
-    return int(text) if queue.find(int(text)) else None
+    return int(text) if search.has(queue, int(text)) else None
 
 
 def _window(request: Request) -> int:

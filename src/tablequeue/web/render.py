@@ -16,7 +16,7 @@ from tablequeue.database import Database
 from tablequeue.message import AttemptError, Message
 from tablequeue.names import subscription_of
 from tablequeue.payload import Unreadable, json_text
-from tablequeue.readable import duration, in_progress, notes_of, number, rate, size
+from tablequeue.readable import duration, estimates_of, in_progress, number, pauses_of, rate, size
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
@@ -33,6 +33,8 @@ class Site:
     session: Session
     name: str
     allow_actions: bool
+    secure: bool
+    """Whether browsers reach it by https."""
     templates: Environment = field(default_factory=lambda: _environment())
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
@@ -59,7 +61,13 @@ def _environment() -> Environment:
         "preview": preview,
         "last_error": last_error,
     }
-    environment.globals |= {"spark": plots.spark, "flow": plots.flow, "notes_of": notes_of, "link_of": link_of}
+    environment.globals |= {
+        "spark": plots.spark,
+        "flow": plots.flow,
+        "pauses_of": pauses_of,
+        "estimates_of": estimates_of,
+        "link_of": link_of,
+    }
     return environment
 
 

@@ -1,12 +1,16 @@
-"""Messages in a state, page by page, filtered by a text."""
+"""Messages in a state, page by page, filtered by a text. They are read in brief: `Context.in_brief`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import cast
 
+from tablequeue.errors import Locked
 from tablequeue.message import Message
+from tablequeue.operations import inspect
+from tablequeue.operations.context import Context
 from tablequeue.queue import Queue
 from tablequeue.states import STATES, LiveState
 from tablequeue.web.render import payload_text
@@ -14,7 +18,10 @@ from tablequeue.web.render import payload_text
 PAGE = 100
 # Maximum number of messages that a search reads: there is no index of their text.
 MOST_READ = 10_000
-CHUNK = 1000
+# Few at a time: with a page of messages found, all that a search holds.
+CHUNK = 100
+# Seconds that a search waits for the one before it. Each that waits has a thread, and pages have no others.
+WAIT = 3.0
 
 FINISHED = "finished"
 
@@ -28,23 +35,31 @@ class Page:
     next: int | None
 
 
+# Of all visitors together: searches share the database, and the memory, with those who use the pages.
+_searching = Lock()
+
+
 def search(queue: Queue, state: str, text: str, start: int | None) -> Page:
     """Return up to PAGE messages in a state from `start` on: live messages by id, finished ones the last one first.
 
-    With a text, only messages that contain it in the payload, an error, the key, the group, or the names of producer
-    and consumer, regardless of case. Reads at most MOST_READ messages.
+    With a text, only messages that contain it in the start of the payload, an error, the key, the group, or the names
+    of producer and consumer, regardless of case. Reads at most MOST_READ messages. One search at a time: `Locked` if
+    another one takes long.
     """
-    found: list[Message] = []
-    read = 0
-    last = start
-    for message in _walk(queue, state, start, CHUNK if text else PAGE + 1):
-        if len(found) == PAGE or read == MOST_READ:
-            return Page(found, read, last)
-        read += 1
-        last = message.id
-        if not text or contains(message, text.casefold()):
-            found.append(message)
-    return Page(found, read, None)
+    context = queue.context.in_brief()
+    if not text:
+        return _page(_walk(context, state, start, PAGE + 1), "", start)
+    if not _searching.acquire(timeout=WAIT):
+        raise Locked("Another search is running.", "Wait for a moment, and search again.")
+    try:
+        return _page(_walk(context, state, start, CHUNK), text.casefold(), start)
+    finally:
+        _searching.release()
+
+
+def has(queue: Queue, id: int) -> bool:
+    """Whether a message of the queue has that id, in any state."""
+    return inspect.find(queue.context.in_brief(), id) is not None
 
 
 def contains(message: Message, text: str) -> bool:
@@ -59,12 +74,26 @@ def states(queue: Queue) -> list[str]:
     return [*live, FINISHED] if queue.definition.keeps_history else live
 
 
-def _walk(queue: Queue, state: str, start: int | None, chunk: int) -> Iterator[Message]:
+def _page(messages: Iterator[Message], text: str, start: int | None) -> Page:
+    found: list[Message] = []
+    read = 0
+    last = start
+    for message in messages:
+        if len(found) == PAGE or read == MOST_READ:
+            return Page(found, read, last)
+        read += 1
+        last = message.id
+        if not text or contains(message, text):
+            found.append(message)
+    return Page(found, read, None)
+
+
+def _walk(context: Context, state: str, start: int | None, chunk: int) -> Iterator[Message]:
     while True:
         if state == FINISHED:
-            batch = queue.history(chunk, before=start)
+            batch = inspect.history(context, chunk, start)
         else:
-            batch = queue.peek(chunk, state=cast(LiveState, state), after=start or 0)
+            batch = inspect.peek(context, chunk, cast(LiveState, state), start or 0)
         yield from batch
         if len(batch) < chunk:
             return

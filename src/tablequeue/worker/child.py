@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
-from tablequeue.message import PAYLOAD, Claim
+from tablequeue.message import PAYLOAD, Claim, error_text
 from tablequeue.queue import Queue
 from tablequeue.telemetry import processing
-from tablequeue.worker.ending import error_text, picklable
+from tablequeue.worker.ending import picklable
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome, Retry
 from tablequeue.worker.pool import TimedOut

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -11,9 +10,9 @@ from typing import Any, NamedTuple
 
 from tablequeue.definition import Definition
 from tablequeue.errors import BadPayload
-from tablequeue.message import Claim
+from tablequeue.message import Claim, error_text
 from tablequeue.operations.context import seconds
-from tablequeue.payload import CODECS
+from tablequeue.payload import dump_result
 from tablequeue.worker.outcome import DeadLetter, Done, Finished, Outcome, Retry, Snooze
 from tablequeue.worker.pool import Assignment
 
@@ -77,20 +76,10 @@ def picklable(definition: Definition, outcome: Outcome) -> Outcome:
             return Finished()
         case Done(result) if definition.results and result is not None:
             try:
-                return Done(json.loads(CODECS["json"].dump(result)))
+                return Done(json.loads(dump_result(result)))
             except BadPayload as error:
                 return Retry(error=error_text(error))
     return Done()
-
-
-def error_text(error: str | BaseException) -> str:
-    """Return the text that is kept of an error: the traceback of an exception, or its class if that cannot be shown."""
-    if isinstance(error, str):
-        return str.__str__(error)
-    try:
-        return "".join(traceback.format_exception(error))
-    except BaseException:  # formatting runs code of the exception
-        return f"{type(error).__name__}, which cannot be shown"
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -117,7 +106,7 @@ def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcom
         case Snooze():
             return _snooze(definition, claim, assignment, outcome)
         case Done() if definition.results:
-            CODECS["json"].dump(outcome.result)  # a result that is no JSON fails the attempt
+            dump_result(outcome.result)  # a result that is no JSON fails the attempt
             return _completed(claim, assignment, outcome.result)
     return _completed(claim, assignment)
 

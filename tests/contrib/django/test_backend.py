@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -196,6 +199,25 @@ def test_messages_that_are_no_task_fail_alone(site: Site) -> None:
         site.work()
         assert [message.id for message in queue.dead()] == ids
         assert ran == [1, 0]
+
+
+def test_a_message_imports_no_module_of_elsewhere(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stranger.py").write_text("from tests.contrib.django.tasks import add\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with site.tasks():
+        queue = backend().queue("default")
+        for path in ("stranger.add", "turtledemo.clock.main"):
+            queue.push({"task": path, "args": [1, 2], "kwargs": {}})
+        site.work()
+        for message in queue.dead():
+            assert "import it in the `ready` of an app" in message.errors[-1].error
+        assert len(queue.dead()) == 2
+        assert not {"stranger", "turtledemo", "turtledemo.clock"} & sys.modules.keys()
+        import_module("stranger")  # as an app may
+        queue.push({"task": "stranger.add", "args": [1, 2], "kwargs": {}})
+        site.work()
+        assert len(queue.history()) == 1
+        del sys.modules["stranger"]
 
 
 def test_migrate_makes_what_the_settings_say_and_flush_empties_it(site: Site, place: Place) -> None:

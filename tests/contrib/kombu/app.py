@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import Reject
 
 import tablequeue.contrib.kombu  # noqa: F401  (it makes the transport known)
 
@@ -45,3 +46,8 @@ def again(self: Any, number: int) -> None:
 @app.task(name="stamp")
 def stamp(number: int) -> None:
     note(number, time.time())
+
+
+@app.task(name="refuse")
+def refuse(reason: str) -> None:
+    raise Reject(reason, requeue=False)

@@ -81,7 +81,10 @@ def check_acknowledgements(url: str) -> None:
         with consumer(connection, queue) as got:
             drain(connection, lambda: len(got) == 4)
             got[0].ack()
-            got[1].reject()
+            try:
+                raise ValueError("odd")
+            except ValueError:
+                got[1].reject()
             got[2].requeue()
             drain(connection, lambda: len(got) == 5)
             assert bodies(got) == [0, 1, 2, 3, 2]
@@ -90,6 +93,8 @@ def check_acknowledgements(url: str) -> None:
         stats = store_of(connection).db.queue("answers").stats()
         # The consumer is cancelled, and its messages are still held.
         assert (stats.ready, stats.in_progress, stats.dead) == (0, 2, 1)
+        (dead,) = store_of(connection).db.queue("answers").dead()
+        assert dead.errors[-1].error == "rejected: ValueError: odd"
 
 
 def check_close_gives_back(url: str) -> None:

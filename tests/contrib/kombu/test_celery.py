@@ -92,6 +92,18 @@ def test_a_killed_child_loses_no_task(app: Any, running: subprocess.Popen[bytes]
     assert ran(notes, lambda counts: "7" in counts)["7"] == 1
 
 
+def test_a_dead_letter_says_why_it_was_rejected(app: Any, running: Any) -> None:
+    app.send_task("refuse", ("no such customer",))
+    app.send_task("nobody.has.it")
+    with app.connection_for_read() as connection:
+        queue = connection.default_channel.store.queue("celery")
+        until(lambda: len(queue.dead()) == 2, "both are dead letters")
+        errors = {message.errors[-1].error for message in queue.dead()}
+    assert {error.partition(":")[0] for error in errors} == {"rejected"}
+    assert any("no such customer" in error for error in errors), errors
+    assert any("nobody.has.it" in error for error in errors), errors
+
+
 def test_a_warm_shutdown_leaves_nothing_held(app: Any, running: subprocess.Popen[bytes], notes: Path) -> None:
     app.send_task("work", (8, 0.3))
     until(lambda: len(children(running.pid)) == 2, "the pool is complete")

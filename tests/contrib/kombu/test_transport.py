@@ -214,6 +214,21 @@ def test_a_dropped_queue_is_made_again_by_its_consumer(connection: Connection) -
 
 
 @BOTH
+def test_a_queue_that_was_dropped_is_declared_again(connection: Connection) -> None:
+    queue = Queue("again")(connection.default_channel)
+    for number in range(2):
+        queue.declare()
+        publish(connection, number, queue)
+        assert queue.queue_declare(passive=True).message_count == 1
+        message = queue.get()
+        assert message is not None
+        message.ack()
+        assert queue.purge() == 0
+        store_of(connection).db.queue("again").drop()
+        assert queue.get() is None
+
+
+@BOTH
 def test_passive_delete_purge_and_size(connection: Connection) -> None:
     bound = connection.default_channel
     queue = Queue("managed", Exchange("managed"), "key")(bound)

@@ -75,7 +75,7 @@ def test_only_one_version_of_the_query_protocol_is_there(address: str) -> None:
     assert asked(address, "GET", "/?Action=ListQueues&Version=2012-11-05")[0] == 200
     status, body = asked(address, "GET", "/?Action=ListQueues&Version=2008-01-01")
     assert (status, b"<Code>NoSuchVersion</Code>" in body) == (400, True)
-    assert asked(address, "HEAD", "/") == (404, b"")
+    assert asked(address, "HEAD", "/") == (405, b"")
 
 
 def test_a_queue_has_a_limit_in_flight(sqs: Any, url: str, ordered: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def attribute(type: str, text: str | None = None, name: str = "n", **value: Any)
         (
             "remove_permission",
             {"Label": "l"},
-            (INVALID, "Value l for parameter Label is invalid. Reason: can't find label on existing policy."),
+            (INVALID, "Value l for parameter Label is invalid. Reason: can't find label."),
         ),
         (
             "add_permission",

@@ -15,7 +15,7 @@ from tablequeue.engines import engine_class
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.runner import Runner
-from tablequeue.errors import ConnectionLost
+from tablequeue.errors import ConnectionLost, QueueNotFound
 from tablequeue.queue import Queue
 
 T = TypeVar("T")
@@ -70,6 +70,9 @@ class DjangoRunner(Runner):
                 return self._run_within(django.connection, operation, table, params)
         except ConnectionLost:
             django.errors_occurred = True  # so that Django looks whether it must connect again
+            raise
+        except QueueNotFound:
+            queue.cache_clear()  # it may have been dropped: the next call opens what has its name now
             raise
 
     def run_beside(

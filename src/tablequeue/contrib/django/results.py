@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import SuspiciousOperation
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from tablequeue.contrib.django.compat import Task, TaskError, TaskResult, TaskResultStatus
-from tablequeue.message import AttemptError, Claim, Message
+from tablequeue.message import AttemptError, Claim, Message, traceback_of
 from tablequeue.queue import Queue
 from tablequeue.worker.completer import EXPIRED
-from tablequeue.worker.ending import error_text
 
 TOKEN_BYTES = 12
 # A checksum of the name of the queue, the id of the message, and the token in its headers: at most 54 characters, which
@@ -103,6 +104,12 @@ def of_claim(alias: str, queue_name: str, claim: Claim, queue: Queue) -> TaskRes
 def task_of(alias: str, queue_name: str, message: Message | Claim) -> Task:
     """Return the task of a message, as it was enqueued."""
     path = message.payload["task"]
+    module = path.rpartition(".")[0]
+    if module not in sys.modules and not any(f"{module}.".startswith(f"{one}.") for one in _packages()):
+        raise SuspiciousOperation(
+            f"Message {message.id} is of {path}, whose module is of no app and not imported. "
+            "If it is a module of tasks, import it in the `ready` of an app."
+        )
     task = import_string(path)
     if not isinstance(task, Task):
         raise SuspiciousOperation(f"Message {message.id} is of {path}, which is no task.")
@@ -113,6 +120,14 @@ def task_of(alias: str, queue_name: str, message: Message | Claim) -> Task:
         run_after=run_after and shown(datetime.fromisoformat(run_after)),
         backend=alias,
     )
+
+
+def _packages() -> Iterator[str]:
+    """Return the packages in which a message may name a module: to import any other one would run its code."""
+    yield from (config.name for config in apps.get_app_configs())
+    # The package of the project is mostly no app.
+    named = (getattr(settings, "SETTINGS_MODULE", None), getattr(settings, "ROOT_URLCONF", None))
+    yield from (name.partition(".")[0] for name in named if isinstance(name, str))
 
 
 def token_of(message: Message | Claim) -> str:
@@ -136,7 +151,7 @@ def value_of(queue: Queue, id: int) -> Any:
 def failure(error: BaseException) -> str:
     """Return the text that is kept of an exception: the path of its class in the first line, then its traceback."""
     kind = type(error)
-    return f"{kind.__module__}.{kind.__qualname__}\n{error_text(error)}"
+    return f"{kind.__module__}.{kind.__qualname__}\n{traceback_of(error)}"
 
 
 def task_error(text: str) -> TaskError:

@@ -56,20 +56,30 @@ class Broker(dramatiq.Broker):
             self.queues[queue_name] = queue
         return queue
 
+    def _anew(self, queue_name: str) -> Queue:
+        """Open, or make, a queue that may have been dropped since its first use."""
+        self.queue(queue_name)  # refuses a name that was not declared
+        self.queues[queue_name] = None
+        return self.queue(queue_name)
+
     def enqueue(self, message: Any, *, delay: int | None = None) -> Any:
         """Push the message. With `delay`, in milliseconds, it is due in the table: no worker holds it until then."""
         with dramatiqs_errors():
             queue = self.queue(message.queue_name)
             self.emit_before("enqueue", message, delay)
-            queue.push(message.encode(), delay=None if delay is None else delay / 1000)
+            options: Any = {"delay": None if delay is None else delay / 1000}
+            try:
+                queue.push(message.encode(), **options)
+            except errors.QueueNotFound:
+                self._anew(message.queue_name).push(message.encode(), **options)
             self.emit_after("enqueue", message, delay)
         return message
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30000) -> Consumer:
-        return Consumer(self.queue(queue_name), prefetch, timeout / 1000)
+        return Consumer(self._anew(queue_name), prefetch, timeout / 1000)
 
     def flush(self, queue_name: str) -> None:
-        self.queue(queue_name).purge()
+        self._anew(queue_name).purge()
 
     def flush_all(self) -> None:
         for queue_name in self.queues:
@@ -77,6 +87,7 @@ class Broker(dramatiq.Broker):
 
     def join(self, queue_name: str, *, timeout: int | None = None) -> None:
         """Wait until the queue has no messages but dead letters; `QueueJoinTimeout` after `timeout` milliseconds."""
+        self._anew(queue_name)
         end = time.monotonic() + (float("inf") if timeout is None else timeout / 1000)
         while (stats := self.queue(queue_name).stats()).ready or stats.scheduled or stats.in_progress:
             if time.monotonic() >= end:

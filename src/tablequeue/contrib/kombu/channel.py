@@ -13,10 +13,11 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
+from tablequeue.contrib.kombu.reasons import reason, watch
 from tablequeue.contrib.kombu.registry import Binding
 from tablequeue.contrib.kombu.settings import Transient, seconds
 from tablequeue.contrib.kombu.store import Outgoing, Store
-from tablequeue.errors import LeaseLost, TablequeueError
+from tablequeue.errors import LeaseLost, QueueNotFound, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import TRANSIENT
@@ -41,7 +42,7 @@ class QoS(virtual.QoS):
             if held is not None and requeue:
                 held.claim.fail("requeued", retry_in=0)
             elif held is not None:
-                held.claim.fail("rejected", retry=False)
+                held.claim.fail(reason(self.get(delivery_tag)), retry=False)
         except LeaseLost:
             pass  # it is delivered again anyway
         except TRANSIENT as error:
@@ -83,6 +84,7 @@ class Channel(virtual.Channel):
 
     def __init__(self, connection: Any, **options: Any) -> None:
         super().__init__(connection, **options)
+        watch()
         self.store: Store = connection.store
         self.holdings = connection.holdings
         self.transient: dict[str, Transient] = {}
@@ -113,7 +115,7 @@ class Channel(virtual.Channel):
             self.transient[queue] = declared
 
     def _has_queue(self, queue: str, **options: Any) -> bool:
-        return self.store.queue(queue) is not None or bool(self.store.registry.find([queue]))
+        return self.store.current(queue) is not None or bool(self.store.registry.find([queue]))
 
     def _size(self, queue: str) -> int:
         return self.store.size(queue)
@@ -123,7 +125,7 @@ class Channel(virtual.Channel):
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> None:
         """Delete a queue with its messages and bindings; with `if_unused` only if no message of it is held."""
-        found = self.store.queue(queue)
+        found = self.store.current(queue)
         held = found is not None and found.stats().in_progress
         if (if_unused and held) or (if_empty and (held or self._size(queue))):
             return
@@ -262,7 +264,11 @@ class Channel(virtual.Channel):
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         """Claim one message."""
         while True:
-            of, claims = self.store.pop(queue, 1)
+            try:
+                of, claims = self.store.pop(queue, 1)
+            except QueueNotFound:  # it was dropped, and may have been made again
+                self.store.forget(queue)
+                of, claims = self.store.pop(queue, 1)
             if not claims:
                 raise Empty
             if messages := self._received(of, claims, without_ack=False):

@@ -86,7 +86,7 @@ class Store:
                 self._transient.add(name)
                 return queue
         with self._lock:  # many threads of a process declare the same queues
-            if self.queue(name) is None:
+            if self.current(name) is None:
                 ttl = seconds(arguments.get("x-message-ttl"))
                 self._open[name] = self.db.create_queue(
                     stored(name),
@@ -129,6 +129,14 @@ class Store:
                 ]
             )
 
+    def current(self, name: str) -> Queue | None:
+        """Return what `queue` does, but as the catalogue has it now: it may have been dropped, and made again."""
+        known = self._open.pop(name, None)
+        found = self.queue(name)
+        if known is not None and found is not None and known.context.table.is_that_of(found.context.table):
+            self._open[name] = found = known  # which consumers wait for
+        return found
+
     def pop(self, name: str, n: int) -> tuple[Queue, list[Claim]]:
         """Claim messages of a queue. Return them with the queue whose claims they are."""
         queue = self.queue(name)
@@ -138,7 +146,7 @@ class Store:
 
     def size(self, name: str) -> int:
         """Return how many messages wait; of a transient queue, as far as they are among the first thousand of all."""
-        queue = self.queue(name)
+        queue = self.current(name)
         if queue is not None:
             stats = queue.stats()
             return stats.ready + stats.scheduled
@@ -146,7 +154,7 @@ class Store:
 
     def purge(self, name: str) -> int:
         """Delete the messages that wait. Return their number."""
-        queue = self.queue(name)
+        queue = self.current(name)
         if queue is not None:
             return queue.purge()
         purged = 0
@@ -158,7 +166,7 @@ class Store:
     def delete(self, name: str) -> None:
         """Delete a queue with its messages and bindings."""
         self.registry.delete(name)
-        queue = self.queue(name)
+        queue = self.current(name)
         if queue is None:
             self._transient.discard(name)
             self.purge(name)
@@ -199,8 +207,7 @@ class Store:
             queue.push(message.payload, **options)
         except QueueNotFound:
             # It was deleted, and may have been made again.
-            self.forget(name)
-            again = self.queue(name)
+            again = self.current(name)
             if again is None:
                 logger.warning("There is no queue %r any more: a message to it is dropped.", name)
             else:

@@ -184,7 +184,7 @@ class Transport(virtual.Transport):
             watch.called = False  # first: a push may come during the look
             if queue in channel.queues and self._delivered(channel, queue, room):
                 found.add(watch)
-        for watch in due:
+        for watch in due.intersection(self._watches.values()):
             if watch in found:
                 watch.found()
             else:
@@ -212,7 +212,17 @@ class Transport(virtual.Transport):
             return channel.deliver(queue, room)
         except QueueNotFound:
             channel.make_again(queue)
+            self._forget_dropped()
             return 0
+
+    def _forget_dropped(self) -> None:
+        """Look no more into tables that were dropped. The queue that was made again has another one."""
+        names = {name for channel in self.channels for name in channel.queues}
+        there = {self.store.transient, *map(self.store.queue, names)}
+        for queue in self._watches.keys() - there:
+            watch = self._watches.pop(queue)
+            self._blocked.discard(watch)
+            watch.close()
 
     def _watch(self, name: str) -> Watch:
         queue = self.store.queue(name) or self.store.transient

@@ -37,12 +37,17 @@ class Broker(AsyncBroker):
     async def startup(self) -> None:
         """Connect, and open the queue, or make it."""
         self._database = await aio.connect(self._url)
-        try:
-            self._queue = await self._database.queue(self._queue_name)
-        except QueueNotFound:
-            self._queue = await self._database.create_queue(self._queue_name, payload="bytes", **self._options)
+        await self._open(self._database)
         self._extending = asyncio.create_task(self._extend())
         await super().startup()
+
+    async def _open(self, database: aio.AsyncDatabase) -> None:
+        """Open the queue, or make it; once more if it was dropped, and with it what was held of it."""
+        self._held.clear()
+        try:
+            self._queue = await database.queue(self._queue_name)
+        except QueueNotFound:
+            self._queue = await database.create_queue(self._queue_name, payload="bytes", **self._options)
 
     async def shutdown(self) -> None:
         """Release the messages that are not acknowledged, and close the connections."""
@@ -60,19 +65,27 @@ class Broker(AsyncBroker):
             raise BadInput("The broker has not been started.", "Await its startup() first.")
         labels = message.labels
         delay, priority = labels.get("delay"), labels.get("priority")
-        await self._queue.push(
-            message.message,
-            delay=None if delay is None else float(delay),
-            priority=None if priority is None else int(priority),
-        )
+        options: Any = {
+            "delay": None if delay is None else float(delay),
+            "priority": None if priority is None else int(priority),
+        }
+        try:
+            await self._queue.push(message.message, **options)
+        except QueueNotFound:
+            await self._open(self._database)
+            await self._queue.push(message.message, **options)
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Yield messages. Each is under a lease, which is extended until taskiq acknowledges the message."""
-        consuming: Any = self._queue.consume()  # one by one: what is not handed over has no one to extend it
-        async with aclosing(consuming) as messages:
-            async for claim in messages:
-                self._held.add(claim)
-                yield AckableMessage(data=claim.payload, ack=partial(self._ack, claim))
+        while self._database is not None:
+            consuming: Any = self._queue.consume()  # one by one: what is not handed over has no one to extend it
+            try:
+                async with aclosing(consuming) as messages:
+                    async for claim in messages:
+                        self._held.add(claim)
+                        yield AckableMessage(data=claim.payload, ack=partial(self._ack, claim))
+            except QueueNotFound:
+                await self._open(self._database)
 
     async def _ack(self, claim: aio.AsyncClaim) -> None:
         """Complete the message; if its lease is lost, it is delivered again."""

@@ -10,10 +10,11 @@ from socket import IPPROTO_TCP, create_connection, getaddrinfo
 from tablequeue.errors import BadInput
 
 # What Python does not know as reserved: in 2000::/3 are all public addresses of IPv6, and some versions leave out the
-# address at which a cloud has its metadata.
+# address at which Oracle's cloud has its metadata. The last one is the wire server of Azure, which gives a machine its
+# configuration: a public address by its number, which only that machine reaches.
 UNICAST = ip_network("2000::/3")
 NAT64 = ip_network("64:ff9b::/96")
-RESERVED = (ip_network("192.0.0.0/24"), ip_network("3fff::/20"))
+RESERVED = (ip_network("192.0.0.0/24"), ip_network("3fff::/20"), ip_network("168.63.129.16/32"))
 
 
 class Connection(HTTPConnection):

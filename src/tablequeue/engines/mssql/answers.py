@@ -32,12 +32,15 @@ _CLAUSE = re.compile(r"^(?:output|into|from|where|select|values|order by|group b
 def in_bytes(batch: str, columns: Iterable[str]) -> str:
     """Return the batch with these columns of its result converted to bytes, and their names prefixed by `_MARK`."""
     start, end = _answer(batch)
-    # The plain column, or its conversion to nvarchar(510) where the table stores bytes.
-    name = rf"((?:\w+\.)?({'|'.join(columns)}))"
-    asked = re.compile(rf"convert\(nvarchar\(510\), {name}\)(?: as \w+)?|(?<![\w.@(]){name}(?![\w(])(?: as \w+)?")
+    # The plain column, its conversion to nvarchar(510) where the table stores bytes, or its start. No name of a null.
+    name = rf"(?:\w+\.)?({'|'.join(columns)})"
+    asked = re.compile(
+        rf"(?:convert\(nvarchar\(510\), ({name})\)|(substring\({name}, 1, \d+\))|"
+        rf"(?<![\w.@(])(?<! as )({name})(?![\w(]))(?: as \w+)?"
+    )
 
     def converted(match: re.Match[str]) -> str:
-        value, column = match[1] or match[3], match[2] or match[4]
+        value, column = (next(filter(None, match.groups()[first::2])) for first in (0, 1))
         return f"convert({TEXTS[column]}, {value}) as {_MARK}{column}"
 
     return batch[:start] + asked.sub(converted, batch[start:end]) + batch[end:]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 from tablequeue import errors
@@ -19,6 +20,8 @@ from tablequeue.engines.texts import sql_text
 
 # The parameters that are tokens. SQL Server stores a token as a uniqueidentifier.
 TOKENS = ("token", "claim")
+# Seconds after which an idle connection is asked whether it is open: a round trip, because the drivers show no socket.
+ASK_AFTER = 1.0
 # The compatibility level that OPENJSON needs, of SQL Server 2016.
 OLDEST_LEVEL = 130
 
@@ -151,6 +154,17 @@ class SQLServerConnection(RawConnection):
         self.cursor.in_transaction = False
         # After a deadlock, and after most errors under XACT_ABORT, the transaction has already been rolled back.
         self.cursor.execute("if @@trancount > 0 rollback transaction")
+
+    def is_open(self) -> bool:
+        if monotonic() - self.used_at < ASK_AFTER:
+            return True
+        try:
+            self.cursor.execute("select 1")
+        except Exception as error:
+            if not is_driver_error(error):
+                raise
+            return False
+        return True
 
 
 def adopt(dbapi: Any, files: Sequence[str]) -> SQLServerConnection:

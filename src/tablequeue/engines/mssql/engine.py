@@ -22,12 +22,14 @@ from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
 from tablequeue.engines.mssql.fair import fair_words
+from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.messages import SQLServerMessages
 from tablequeue.engines.mssql.moving import SQLServerMoving
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
     LOCK_TIMEOUT,
+    NOT_GRANTED,
     is_driver_error,
     number_of,
     refused_by,
@@ -38,6 +40,8 @@ from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServ
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
+from tablequeue.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
+from tablequeue.names import PART
 
 # The orders without a clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
@@ -71,6 +75,37 @@ def after(seconds: str, start: str = "@now") -> str:
     )
 
 
+# The errors of a row and one more, as `with_error` of message.py.
+# The texts declare the error: a parameter may be in their declarations only.
+ERRORS_AND = f"""json_modify(
+        case
+            when (select count(*) from openjson(errors)) >= {MOST_ERRORS} then (
+                select kept.number, kept.attempt, kept.at, kept.consumer, kept.error
+                from openjson(errors) as entry
+                cross apply openjson(entry.value) with (
+                    number int, attempt int, at nvarchar(33), consumer nvarchar(512), error nvarchar(max)
+                ) as kept
+                where cast(entry.[key] as int) < {FIRST_ERRORS}
+                    or cast(entry.[key] as int) >= (select count(*) from openjson(errors)) - {LAST_ERRORS - 1}
+                order by cast(entry.[key] as int)
+                for json path, include_null_values
+            )
+            else coalesce(errors, N'[]')
+        end,
+        'append $', json_query((
+            select
+                coalesce((
+                    select top (1) coalesce(last.number, cast(entry.[key] as int) + 1)
+                    from openjson(errors) as entry
+                    cross apply openjson(entry.value) with (number int) as last
+                    order by cast(entry.[key] as int) desc
+                ), 0) + 1 as number,
+                attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+            for json path, without_array_wrapper, include_null_values
+        ))
+    )"""  # noqa: S608
+
+
 class SQLServerTable(Table):
     """A table whose batches return text as bytes, which the cursor decodes; see answers.py."""
 
@@ -91,6 +126,7 @@ class SQLServer(Engine):
     staging = SQLServerStaging()
     moving = SQLServerMoving()
     checks = CHECKS
+    listener = SQLServerPoll
     drivers = ("mssqlpython", "pyodbc", "pymssql")
     # A heap promises no order; by id is what the index gives for nothing.
     ready_index: ClassVar = {
@@ -129,6 +165,7 @@ class SQLServer(Engine):
         "            for json path, without_array_wrapper, include_null_values\n"
         "        )))"
     )
+    errors_and = ERRORS_AND
     no_group = "0x"
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
@@ -141,6 +178,8 @@ class SQLServer(Engine):
             "payloads": 'N\'["1", "2"]\'',
             "rows": 'N\'[{"payload": "1"}]\'',
         },
+        "@p_{}",
+        "A variable that begins with @p_ is a parameter",
     )
     until_token = (
         "case when datediff_big(microsecond, @now, spent_until) > (burst - 1) * step "
@@ -152,12 +191,17 @@ class SQLServer(Engine):
     # Operations of several batches begin their own transaction, see atomic().
     autocommit = in_autocommit()
 
+    def payload_start(self, definition: Definition) -> str:
+        return super().payload_start(definition).replace("substr(", "substring(")
+
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)
         definition = table.definition
         in_bytes = definition.payload == "bytes"
         turns = f"{words['turns']} (group_key)"
         grouped = definition.grouped
+        target_turns = f"{words['target']}{PART}turns (group_key)"
+        target_grouped = table.dead_letters is not None and table.dead_letters.definition.grouped
         words |= fair_words(definition, words)
         return words | {
             # The filter of the index of a state, and the state itself if the index has more than one.
@@ -176,16 +220,12 @@ class SQLServer(Engine):
             # JSON has no bytes: they are sent as hexadecimal digits (style 2).
             "payload_of_value": "convert(varbinary(max), batch.value, 2)" if in_bytes else "batch.value",
             "payload_of_row": "convert(varbinary(max), given.payload, 2)" if in_bytes else "given.payload",
-            "errors_and_one": (
-                "json_modify(coalesce(errors, N'[]'), 'append $', json_query((\n"
-                "        select\n"
-                "            attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error\n"
-                "        for json path, without_array_wrapper, include_null_values\n"
-                "    )))"
-            ),
             # The notes of a grouped queue for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
+            # The notes of the queue to which dead letters move, if that is grouped.
+            "note_in_target": f"output inserted.group_key into {target_turns}\n" if target_grouped else "",
+            "note_from_target": f"output deleted.group_key into {target_turns}\n" if target_grouped else "",
             "and_in_run": ", in_run" if grouped else "",
             "note_batch": (
                 f"insert into {turns}\nselect group_key from @batch where fresh = 1\n"
@@ -262,7 +302,7 @@ class SQLServer(Engine):
         # duplicate.
         if number in DUPLICATES:
             return bool(re.search(r"__(front|key|streams|writers|schedules|paused|s\d+)$", refused_by(error) or ""))
-        return number in (DEADLOCK, LOCK_TIMEOUT)
+        return number in (DEADLOCK, LOCK_TIMEOUT, NOT_GRANTED)
 
     # -- values ----------------------------------------------------------------------------------------------------
 

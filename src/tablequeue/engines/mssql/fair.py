@@ -7,8 +7,11 @@ import random
 from tablequeue.definition import Definition
 from tablequeue.engines.base import LOOKED_AT, Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS, Fair
+from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS, Claim, Fair
+from tablequeue.engines.texts import Row
 
+# How often a claim chooses messages before it is empty.
+TRIES = 3
 # A slot of 64 bits. The computed column is persisted, so a claim computes no hash.
 SLOT = "cast(substring(hashbytes('MD5', coalesce(group_key, 0x)), 1, 8) as bigint)"
 
@@ -61,9 +64,9 @@ select message.id
 from @ring as ring
 cross apply (
     select top (
-        cast(
+        coalesce(cast(
             {share} as bigint
-        )
+        ), 0)
     ) id
     from {queue} with (index ({table}__ready), readpast, readcommittedlock)
     where {claimable} and slot = ring.slot{within}
@@ -156,6 +159,19 @@ UNTIL_TOKEN = """((
 
 
 class SQLServerFair(Fair):
+    def claimed(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Claim messages in turn, as the base does. Choose again if others claimed all that was chosen.
+
+        The statements that choose share no lock with the one that claims, so such a claim is empty although other
+        messages are ready. Where limits apply, what is ready may not be claimed: there it is not repeated.
+        """
+        for _ in range(TRIES):
+            rows = super().claimed(claim, cursor, table, params)
+            looked: Params = {"n": 1, "served": table.ring.served, "now": params.get("now")}
+            if rows or table.definition.limited or self._row(cursor, table, "claim_ring", looked) is None:
+                return rows
+        return []
+
     def _begin(self, cursor: Cursor, table: Table) -> None:
         if table.ring.served is None:
             table.ring.served = random.randint(LOWEST, HIGHEST)

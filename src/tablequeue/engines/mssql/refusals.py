@@ -12,7 +12,8 @@ from tablequeue.errors import TablequeueError
 # The modules of the drivers, and their parameter styles. mssql-python takes both styles, and need not parse `?`.
 DRIVERS = {"mssql_python": "qmark", "pyodbc": "qmark", "pymssql": "pyformat"}
 
-DEADLOCK, LOCK_TIMEOUT = 1205, 1222
+# The last one is our own: an application lock was not granted within the lock time-out.
+DEADLOCK, LOCK_TIMEOUT, NOT_GRANTED = 1205, 1222, 51000
 DUPLICATES = (2601, 2627)
 _OTHER_ROLLBACKS = (3960, 41302, 41305, 41325)
 # A broken or refused connection, as the drivers and the server's network library report it. Not logins (4060, 18456).
@@ -118,6 +119,7 @@ _SENTENCES = (
     _Sentence(628, r"Cannot issue SAVE TRANSACTION when there is no active transaction"),
     _Sentence(3918, r"must be executed in the context of a user transaction"),
     _Sentence(208, r"Invalid object name", "Base table or view not found"),
+    _Sentence(2812, r"Could not find stored procedure"),
     _Sentence(2714, r"There is already an object named", "Base table or view already exists"),
     _Sentence(2010, r"Cannot perform alter on .* because it is an incompatible object type"),
     _Sentence(245, r"Conversion failed when converting the "),
@@ -129,10 +131,13 @@ _SENTENCES = (
     _Sentence(1105, r"Could not allocate space for object"),
     _Sentence(9002, r"The transaction log for database .* is full"),
     _Sentence(3906, r"because the database is read-only|database is in read-only mode"),
+    _Sentence(978, r"in an availability group and (is currently accessible|currently does not allow)"),
     _Sentence(517, r"Adding a value to a '\w+' column caused an overflow"),
+    _Sentence(10928, r"limit for the database is \d+ and has been reached"),
+    _Sentence(17809, r"the maximum number of '\d+' (dedicated administrator|user) connections"),
     _Sentence(18456, r"Login failed for user", "Invalid authorization specification"),
     _Sentence(4060, r"Cannot open database"),
-    _Sentence(51000, r"tablequeue: another program is creating"),
+    _Sentence(51000, r"^tablequeue: "),
     # Of the stored procedures; see their templates.
     _Sentence(51001, r"\. (Give (one of|another|fewer|an?|the|raise|ready|each)\b|Leave (it|the \w+) out$)"),
     _Sentence(51002, r"live messages? ha(s|ve) "),
@@ -159,13 +164,19 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         "Check the user, the password and the database of the URL.",
     ),
     (
+        (10928, 10929, 10936, 17809),
+        errors.Unreachable,
+        "SQL Server has no connection left: {}.",
+        "Use fewer connections; or raise the limit of the server, or the tier of the database.",
+    ),
+    (
         (DEADLOCK, *_OTHER_ROLLBACKS),
         errors.Conflict,
         "SQL Server rolled the transaction back: {}.",
         "Roll back and try it again.",
     ),
     (
-        (LOCK_TIMEOUT, 51000),
+        (LOCK_TIMEOUT, NOT_GRANTED),
         errors.Locked,
         "SQL Server gave up waiting: {}.",
         "Try again when the other transaction ended.",
@@ -220,10 +231,10 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         "Grant the rights, or use another user.",
     ),
     (
-        (208, 3701, 4902, 308),
+        (208, 2812, 3701, 4902, 308),
         errors.QueueNotFound,
         "A table of the queue, or its index, is gone: {}.",
-        "Create the queue again.",
+        errors.OPEN_AGAIN,
     ),
     (
         (245, 248, 8114, 8115, 8169, 13609),

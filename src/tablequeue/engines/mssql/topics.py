@@ -119,6 +119,9 @@ class SQLServerRanges(Ranges):
         steps = [ids[start : start + STEP] for start in range(0, len(ids), STEP)]
         return [id for step in steps for id in super(SQLServerRanges, self)._leave(cursor, table, params, step)]
 
+    def _absorb(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return int(self._row(cursor, table, "range_absorb", params)[0])
+
     def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:
             return super().floor(cursor, table, params)

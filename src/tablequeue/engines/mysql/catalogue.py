@@ -16,6 +16,7 @@ from tablequeue.names import HISTORY, PART
 
 class MySQLCatalogue(Catalogue):
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._clear_dropped(cursor, table)
         self._clear(cursor, table, params)
         super().create(cursor, table, params)
 
@@ -30,16 +31,23 @@ class MySQLCatalogue(Catalogue):
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         # Remove the catalogue entry first: each DDL commits, and a crash must not leave an entry without a table.
         self.lock(cursor, table, params)
+        first = ("note_dropped", "unregister")
         if self.has_catalogue(cursor, table, {}):
-            self._run(cursor, table, "unregister", params)
+            for file in first:
+                self._run(cursor, table, file, params)
         for file in files_for(table.engine.name, OPERATIONS["drop"].files, conditions(table.definition)):
-            if file != "unregister":
+            if file not in first:
                 self._run(cursor, table, file, params)
 
     def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:
             raise errors.Locked("Another program is creating or dropping queues in this database.", "Try again later.")
         cursor.named_lock = True
+
+    def _clear_dropped(self, cursor: Cursor, table: Table) -> None:
+        """Drop the tables that a crash during a drop left. Nothing new gets their names."""
+        for (name,) in self._rows(cursor, table, "leftovers_of_dropped", {}):
+            self._run(cursor, table.engine.table(table.name, table.definition, name), "drop", {})
 
     def _clear(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Drop the tables that a crash during create or drop left. Refuse a table of another owner."""

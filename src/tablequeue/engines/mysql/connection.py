@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pymysql
+from pymysql.constants import COMMAND
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
 from tablequeue import errors
 from tablequeue.engines.connection import Cursor as AnyCursor
-from tablequeue.engines.connection import RawConnection
+from tablequeue.engines.connection import RawConnection, is_quiet
+from tablequeue.engines.look_alikes import LookAlike, look_alike
 
 # The first versions with SKIP LOCKED.
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 1)}
+
+# TiDB: pingcap/tidb#69720. Vitess says so of itself, as does PlanetScale, which runs it.
+LOOK_ALIKES = (
+    LookAlike("tidb", "TiDB", "it reads SKIP LOCKED and locks nothing, so that two consumers get one message"),
+    LookAlike("vitess|planetscale", "Vitess", "it has no triggers, and divides the tables of a queue among servers"),
+)
 
 # Number of characters from which the size of a statement is checked. A character has at most 4 bytes.
 LARGE = 1 << 18
@@ -25,12 +33,18 @@ OVERHEAD = 1 << 12
 
 # Strict mode: a value that does not fit is an error, and is never truncated. The lock wait is short because it is
 # retried (see runner.RETRIES): 55 s in all, about the server's default. A connection may be idle for 24 days. Unless
-# told otherwise, MySQL cuts group_concat off after 1,024 bytes.
+# told otherwise, MySQL cuts group_concat off after 1,024 bytes. If a client is suspended or cut off in the middle of a
+# transaction, MariaDB ends the session after half of the default lease, or earlier if somebody has set that, and its
+# locks are free. MySQL has no such setting (see packets.py).
 SETTINGS = (
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', session time_zone = '+00:00', "
     "session innodb_lock_wait_timeout = 5, session lock_wait_timeout = 5, session wait_timeout = 2147483, "
-    "session group_concat_max_len = 4294967295"
+    "session group_concat_max_len = 4294967295 "
+    "/*M!100300 , session idle_transaction_timeout = if(@@idle_transaction_timeout between 1 and 30, "
+    "@@idle_transaction_timeout, 30) */"
 )
+# The parameter of COM_SET_OPTION that allows several statements in a packet, as two bytes.
+MULTI_STATEMENTS_ON = "\0\0"
 
 
 class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
@@ -55,6 +69,19 @@ class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
             check_size(query, self.limit)
         return super().execute(query)
 
+    def packet(self, statements: str) -> list[Sequence[Any]]:
+        """Run several statements, which have their values, in one round trip. Return the rows of those that have some.
+
+        The server does not wait between them. An error is that of the first one that fails, and the last one that runs.
+        """
+        self.execute(statements)
+        found: list[Sequence[Any]] = []
+        while True:
+            if self.description:
+                found.append(self.fetchall())
+            if not self.nextset():
+                return found
+
 
 def check_size(query: str | bytes, limit: int) -> None:
     size = len(query.encode("utf-8", "surrogateescape") if isinstance(query, str) else query)
@@ -74,6 +101,10 @@ class MySQLConnection(RawConnection):
         super().rollback()
         self._unlock()
 
+    def is_open(self) -> bool:
+        socket = self.dbapi._sock  # noqa: SLF001  (PyMySQL has no public way to it)
+        return socket is not None and is_quiet(socket.fileno())
+
     def _unlock(self) -> None:
         if self.cursor.named_lock:
             self.cursor.execute("do release_all_locks()")
@@ -81,7 +112,7 @@ class MySQLConnection(RawConnection):
 
 
 def adopt(dbapi: Any) -> MySQLConnection:
-    _check_version(dbapi.get_server_info())
+    check_version(dbapi.get_server_info())
     if dbapi.charset != "utf8mb4":
         dbapi.set_character_set("utf8mb4")
     dbapi.autocommit(True)
@@ -90,6 +121,9 @@ def adopt(dbapi: Any) -> MySQLConnection:
     cursor.execute(SETTINGS)
     # REPEATABLE READ, the default, locks the gaps between rows too: claims would wait for pushes.
     cursor.execute("set session transaction isolation level read committed")
+    # Here, and not as a flag of the connection: an engine of the caller's may have made it. The driver has no method.
+    dbapi._execute_command(COMMAND.COM_SET_OPTION, MULTI_STATEMENTS_ON)  # noqa: SLF001
+    dbapi._read_packet()  # noqa: SLF001
     return MySQLConnection(dbapi, cursor)
 
 
@@ -153,13 +187,25 @@ def atomic(cursor: AnyCursor) -> Iterator[None]:
         cursor.execute("commit")
 
 
-def _check_version(words: str) -> None:
+def check_version(words: str) -> None:
+    """Refuse a server by its version, if it is too old, or is another server that speaks the protocol."""
+    if refusal := look_alike(words, LOOK_ALIKES, "MariaDB or MySQL"):
+        raise refusal
     # MariaDB may put 5.5.5- before its version, for old replicas.
     kind = "MariaDB" if "mariadb" in words.lower() else "MySQL"
     version = tuple(int(part) for part in re.findall(r"\d+", words.removeprefix("5.5.5-"))[:3])
     if version < OLDEST[kind]:
         needed = " or ".join(f"{one} {_dotted(oldest)}" for one, oldest in OLDEST.items())
         raise errors.DatabaseError(f"The server is {kind} {_dotted(version)}.", f"tablequeue needs {needed}, or newer.")
+
+
+def check_locked(changed: int, rows: Sequence[Any]) -> None:
+    """Refuse a claim, so that it is rolled back, if not all of the messages that it has locked were still ready."""
+    if changed != len(rows):
+        raise errors.DatabaseError(
+            "Another session has changed messages that a claim had locked: the server does not keep locks.",
+            "Use MariaDB or MySQL itself; docs/engines/compatible.md lists services that run them.",
+        )
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pymysql
+import sqlalchemy as sa
 from pymysql.constants import ER
 
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Table
-from tablequeue.engines.columns import common_expressions
+from tablequeue.engines.columns import common_expressions, filled
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
@@ -25,14 +26,16 @@ from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, commits_each
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.range_reads import FINISHED, PIECES, UNCLAIMED, MySQLRangeReads
+from tablequeue.engines.mysql.ranges import MySQLRanges
 from tablequeue.engines.mysql.reads import MySQLReads
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
-from tablequeue.engines.mysql.topics import MySQLRanges, MySQLTopics
+from tablequeue.engines.mysql.topics import MySQLTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, compile_text
-from tablequeue.errors import TablequeueError
+from tablequeue.errors import BadUrl, TablequeueError
+from tablequeue.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
 from tablequeue.names import PART
 
 # Error of an insert that waits too long for the lock of new ids. Hundreds of connections to a grouped queue cause it.
@@ -41,6 +44,27 @@ AUTOINC_READ_FAILED = 1467
 BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
 # The orders whose claim has an index of its own.
 INDEXED = ("due", "priority", "fair")
+# Those that stay. Without ranges and without `last` in their paths, which MariaDB has from 10.9 on.
+PLACES = [
+    *(f"'$[{place}]'" for place in range(FIRST_ERRORS)),
+    *(f"concat('$[', json_length(errors) - {place}, ']')" for place in range(LAST_ERRORS - 1, 0, -1)),
+]
+# The errors of a row and one more, as `with_error` of message.py.
+ERRORS_AND = f"""json_array_append(
+        case
+            when json_length(errors) >= {MOST_ERRORS} then json_extract(
+                errors,
+{filled(PLACES, " " * 16)}
+            )
+            else coalesce(errors, '[]')
+        end,
+        '$', json_object(
+            'number', cast(coalesce(
+                json_extract(errors, concat('$[', json_length(errors) - 1, '].number')), json_length(errors), 0
+            ) as unsigned) + 1,
+            'attempt', attempts, 'at', cast({{now}} as char), 'consumer', consumer, 'error', {{error}}
+        )
+    )"""
 
 
 class MySQL(Engine):
@@ -86,6 +110,7 @@ class MySQL(Engine):
         "            'queue', :origin, 'table', '{table}', 'id', message.id, 'attempts', attempts,\n"
         "            'key', convert(dedup_key using utf8mb4)))"
     )
+    errors_and = ERRORS_AND
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     own_clock = "utc_timestamp(6)"
     clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"
@@ -116,7 +141,7 @@ class MySQL(Engine):
             **procedures.words(self.dialect.name, definition),
             "in_time_of_message": words["in_time"].replace("expires_at", "message.expires_at"),
             "fourth": ", 'blocked'" if definition.grouped else "",
-            "or_fourth": " when in_run > 0 then 4" if definition.grouped else "",
+            "or_fourth": " when in_run <> 0 then 4" if definition.grouped else "",
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.arrangement in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
@@ -176,6 +201,8 @@ class MySQL(Engine):
         return Awaited(adapted, AiomysqlCursor(adapted.driver_connection))
 
     def translate(self, error: Exception) -> TablequeueError | None:
+        if isinstance(error, sa.exc.InvalidRequestError) and "not a MariaDB variant" in str(error):
+            return BadUrl(f"The URL names MariaDB: {error}", "Write mysql+pymysql:// instead of mariadb+pymysql://.")
         return translated(error)
 
     def is_transient(self, error: Exception) -> bool:

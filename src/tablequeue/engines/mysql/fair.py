@@ -129,11 +129,9 @@ def _locked_with_room(cursor: Cursor, table: Table, params: Params) -> list[Row]
     """
     within = found(cursor, table, params)
     given = [*seen_outside(cursor, table, params, within), *within]
-    groups = {(row[-1], row[1]): row[2] for row in given}
-    if not groups:
+    if not given:
         return []
-    triples = json.dumps([[slot, claims, room] for (slot, claims), room in sorted(groups.items())])
-    cursor.execute(table.statement("lock_stripes"), {"by_group": triples})
+    cursor.execute(table.statement("lock_stripes"), {"by_group": _groups(given)})
     held = {(slot, claims) for slot, claims, _ in cursor.fetchall()}
     current = {row[0]: row for row in given if (row[-1], row[1]) in held}
     rows = lock_found(cursor, table, params, in_turn(_within_room([*current.values()]), table.ring.served))
@@ -142,9 +140,20 @@ def _locked_with_room(cursor: Cursor, table: Table, params: Params) -> list[Row]
     return rows
 
 
+def groups_and_wanted(table: Table, rows: Sequence[Row]) -> tuple[str, str]:
+    """Return the groups of the rows for `lock_stripes`, and the messages that have room, in the order of the turns."""
+    wanted = in_turn(_within_room(rows), table.ring.served)
+    return _groups(rows), json.dumps([[row[0], row[-1]] for row in wanted])
+
+
+def _groups(rows: Sequence[Row]) -> str:
+    groups = {(row[-1], row[1]): row[2] for row in rows}
+    return json.dumps([[slot, claims, room] for (slot, claims), room in sorted(groups.items())])
+
+
 def lock_found(cursor: Cursor, table: Table, params: Params, given: Sequence[Row]) -> list[Row]:
     """Lock up to `n` of the messages that were found, in their order. Return them as CLAIMED."""
-    _, lock = table.statements("claim_find")
+    _, lock, _ = table.statements("claim_find")
     cursor.execute(lock, {"lease": None} | params | {"ids": str([row[0] for row in given])})
     return list(cursor.fetchall())
 

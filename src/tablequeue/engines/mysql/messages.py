@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import partial
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 import pymysql
@@ -16,10 +15,12 @@ from pymysql.constants import ER
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages, by_history
-from tablequeue.engines.mysql.connection import atomic
+from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
+from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
 from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.limits import MySQLLimits
+from tablequeue.engines.mysql.packets import bound, kept, sent, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.texts import Row
@@ -105,8 +106,10 @@ class MySQLMessages(MySQLLimits, Messages):
         return found
 
     def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self._run(cursor, table, "forget_keys", params)
-        return cursor.rowcount
+        return _forgotten(cursor, table, "forget_keys", params)
+
+    def forget_rates(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return _forgotten(cursor, table, "forget_rates", params)
 
     def _before_rows(self, cursor: Cursor, table: Table, params: Params) -> tuple[datetime, int, tuple[str, str]]:
         """Return what a bulk push needs: the time, the step between ids, and the states of ready and later messages."""
@@ -118,20 +121,29 @@ class MySQLMessages(MySQLLimits, Messages):
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row]]:
-        with atomic(cursor):
-            return super().complete_and_claim(cursor, table, params)
+    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+        """Do both in one packet. A second claim, if the first one found nothing, is one of its own."""
+        lock, *changes = table.statements(by_history("complete", table))
+        held: Params = {"token": params["held"], "ids": params["ids"], "now": params["now"]}
+        statements = [kept(bound(cursor, lock, held)), *(bound(cursor, one, held, ids="@tq_ids") for one in changes)]
+        completion = Completion(statements, params["number"])
+
+        @at_once(CLAIMS)
+        def _claim(_: MySQLMessages, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+            if completion.done is None:
+                return claimed(cursor, table, params, "claim_many", completion)
+            return claimed(cursor, table, params, "claim_many") if len(completion.done) == completion.number else []
+
+        rows = self._ready(partial(_claim, self), cursor, table, params)
+        done = completion.done or []
+        return (done, []) if len(done) < params["number"] else (None, rows)
 
     @at_once(CLAIMS)
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         definition = table.definition
         if params["n"] > 1 or not cursor.ours or definition.fair or definition.limited:
             return self._removed(cursor, table, "claim_many", params)
-        update, select = table.statements("claim")
-        if not cursor.execute(update, params):
-            return []
-        cursor.execute(select, params)
-        return list(cursor.fetchall())
+        return [*sent(cursor, [bound(cursor, one, params) for one in table.statements("claim")])[-1]]
 
     @at_once(CLAIMS)
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -139,17 +151,16 @@ class MySQLMessages(MySQLLimits, Messages):
 
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         """Lock messages, then run the other statements of the operation on them."""
-        lock, *changes = table.statements(operation)
+        _, *changes = table.statements(operation)
         removes = operation.startswith("take")
+        if cursor.ours:
+            return claimed(cursor, table, params, operation, removes=removes)
 
         def removed(params: Params) -> list[Row]:
             if "seen" in params and params["seen"].paused:
                 return []
             if table.definition.fair:
                 rows = locked(cursor, table, params | {"removes": removes})
-            elif cursor.ours:
-                cursor.execute(lock, params)
-                rows = list(cursor.fetchall())
             else:
                 rows = self._found_and_locked(cursor, table, params)
             if rows:
@@ -160,7 +171,7 @@ class MySQLMessages(MySQLLimits, Messages):
         if not table.definition.limited:
             with atomic(cursor):
                 return removed(params)
-        slots = self._free_slots(cursor, table, params) if cursor.ours else params["seen"].slots
+        slots = params["seen"].slots
         with atomic(cursor):
             return [*self.claim_within(cursor, table, params | {"slots": slots}, removed, removes=removes)]
 
@@ -172,44 +183,18 @@ class MySQLMessages(MySQLLimits, Messages):
     def _look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if table.definition.fair:
             return self.fair.found(cursor, table, params)
-        find, _ = table.statements("claim_find")
+        find, *_ = table.statements("claim_find")
         # More than `n`: other consumers may have locked the first ones.
         cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
         return list(cursor.fetchall())
 
     @at_once(CLAIMS)
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if not table.definition.limited:
-            with atomic(cursor):
-                return self._run_locked(cursor, table, params)
-        slots = self._free_slots(cursor, table, params)
-        with atomic(cursor):
-            locked = partial(self._run_locked, cursor, table)
-            return [*self.claim_within(cursor, table, params | {"slots": slots}, locked)]
+        return claimed_run(cursor, table, params)
 
     @at_once(CLAIMS)
     def claim_group(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        lock, change = table.statements("claim_group")
-        with atomic(cursor):
-            cursor.execute(lock, params)
-            rows = list(cursor.fetchall())
-            if rows:
-                _change(cursor, table, params, rows, change)
-        return rows
-
-    def _run_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        head, find, lock, change = table.statements("claim_run")
-        if not cursor.execute(head, params):
-            return []
-        (first,) = cursor.fetchone()
-        cursor.execute(find, params | {"id": first, "look": params["n"] - 1})
-        behind = [row[0] for row in cursor.fetchall()]
-        cursor.execute(lock, params | {"ids": table.engine.dump_ids([first, *behind])})
-        found = {row[ID]: row for row in cursor.fetchall()}
-        ids = [first, *takewhile(lambda id: id in found and found[id][-1], behind)]
-        rows = sorted(found[id][:-1] for id in ids)
-        _change(cursor, table, params, rows, change)
-        return rows
+        return claimed(cursor, table, params, "claim_group")
 
     def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Lock up to `n` messages in a caller's transaction: those that `look` saw outside of it, and its own."""
@@ -226,25 +211,25 @@ class MySQLMessages(MySQLLimits, Messages):
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         find, lock, choose, advance, forget = table.statements("promote")
         closed, retract = table.statements("retract")
-
-        def ids(statement: str, among: Sequence[int] = ()) -> list[int]:
-            cursor.execute(statement, params | {"ids": table.engine.dump_ids(among)})
-            return [row[0] for row in cursor.fetchall() if row[0] is not None]
-
-        noted = ids(find)
+        cursor.execute(find, params)
+        noted = [row[0] for row in cursor.fetchall()]
         if not noted:
             return 0
-        with atomic(cursor):
-            notes = ids(lock, noted)
-            heads = ids(choose, notes) if notes else []
-            promoted: int = 0
-            if heads:
-                promoted = cursor.execute(advance, params | {"ids": table.engine.dump_ids(heads)})
-                if refused := ids(closed, heads):
-                    promoted -= cursor.execute(retract, params | {"ids": table.engine.dump_ids(refused)})
-            if notes:
-                ids(forget, notes)
-        return promoted
+        ids: Params = {**params, "ids": table.engine.dump_ids(noted)}
+        found = {"ids": "@tq_ids"}
+        inside = [
+            kept(bound(cursor, lock, ids)),
+            "set @tq_notes = @tq_ids",
+            kept(bound(cursor, choose, ids, ids="@tq_notes")),
+            bound(cursor, advance, ids, **found),
+            "set @tq_promoted = row_count()",
+            kept(bound(cursor, closed, ids, **found)),
+            bound(cursor, retract, ids, **found),
+            "set @tq_promoted = @tq_promoted - row_count()",
+            bound(cursor, forget, ids, ids="@tq_notes"),
+        ]
+        *_, promoted = together(cursor, inside, ["select @tq_promoted"])
+        return int(promoted[0][0])
 
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
         find, insert, made, unmark, delete = table.statements("move")
@@ -271,16 +256,8 @@ class MySQLMessages(MySQLLimits, Messages):
         if table.definition.delivery == "at_most_once":
             return dict.fromkeys(self._finished(cursor, table, "fail_at_most_once", params), "lost")
         lock, change = table.statements("fail")
-        ids = table.engine.load_ids(params["ids"])
-        if len(ids) == 1:
-            failed = cursor.execute(change, params)
-            return {ids[0]: self._row(cursor, table, "fail_state", params)[0]} if failed else {}
-        with atomic(cursor):
-            cursor.execute(lock, params)
-            states: dict[int, str] = dict(cursor.fetchall())
-            if states:
-                cursor.execute(change, params)
-        return states
+        rows = _changed(cursor, table, params, lock, change, rows="json_array(id, state)", buries=True)
+        return dict(rows)  # type: ignore[arg-type]  # pairs
 
     def _release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
         # To ask which messages were in a run takes as long as to promote.
@@ -291,45 +268,36 @@ class MySQLMessages(MySQLLimits, Messages):
         ids: list[int] = json.loads(params["ids"])
         if len(ids) == 1 and len(changes) == 1:
             return ids if cursor.execute(changes[0], params) else []
-        with atomic(cursor):
-            if len(ids) > 1:
-                cursor.execute(lock, params)
-                ids = [row[0] for row in cursor.fetchall()]
-            for change in changes:
-                if not ids or not cursor.execute(change, params):
-                    return []
-        return ids
+        return [row[0] for row in _changed(cursor, table, params, lock, *changes)]
 
     # -- changing --------------------------------------------------------------------------------------------------
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
-        with atomic(cursor):
-            return super().cancel(cursor, table, params)
+        find, *changes = table.statements("cancel")
+        rows = _changed(cursor, table, params, find, *changes, rows="json_array(id, told)")
+        return [(id, bool(told)) for id, told in rows]
 
     def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         if table.definition.delivery == "at_most_once":
             return []
         find, *changes = table.statements("cancel_held")
-        with atomic(cursor):
-            cursor.execute(find, params)
-            ids = [row[0] for row in cursor.fetchall()]
-            for change in changes if ids else ():
-                cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
-        return ids
+        return [row[0] for row in _changed(cursor, table, params, find, *changes)]
 
     def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
         find, change = table.statements("reschedule")
-        with atomic(cursor):
-            cursor.execute(find, params)
-            found = cursor.fetchone() is not None
-            if found:
-                cursor.execute(change, params)
-        return found
+        return bool(_changed(cursor, table, params, find, change))
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
+
+    def _moving(self, cursor: Cursor, table: Table) -> AbstractContextManager[None]:
+        return nullcontext() if cursor.ours else super()._moving(cursor, table)
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        if not commits_each(cursor.connection):  # else `_changed` has done it
+            super()._move_dead(cursor, table, params, ids)
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         find, lock, *changes = table.statements("sweep")
@@ -337,14 +305,10 @@ class MySQLMessages(MySQLLimits, Messages):
         found = [row[0] for row in cursor.fetchall()]
         if not found:
             return []
-        with atomic(cursor):
-            cursor.execute(lock, params | {"ids": table.engine.dump_ids(found)})
-            rows = list(cursor.fetchall())
-            ids = [row[0] for row in rows]
-            for change in changes if rows else ():
-                cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
-            self._end_expired(cursor, table, params, [id for id, told in rows if told])
-        return ids
+        ids = params | {"ids": table.engine.dump_ids(found)}
+        rows = _changed(cursor, table, ids, lock, *changes, rows="json_array(id, told)", buries=True)
+        self._end_expired(cursor, table, params, [id for id, told in rows if told])
+        return [id for id, _ in rows]
 
     def _outdated(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return self._found(cursor, table, by_history("expire", table), params)
@@ -359,12 +323,7 @@ class MySQLMessages(MySQLLimits, Messages):
         if operation == "redrive":
             return sorted(self._found(cursor, table, operation, params))
         lock, change = table.statements(operation)
-        with atomic(cursor):
-            cursor.execute(lock, params)
-            ids = [row[0] for row in cursor.fetchall()]
-            if ids:
-                cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
-        return sorted(ids)
+        return sorted(row[0] for row in _changed(cursor, table, params, lock, change))
 
     # -- private -------------------------------------------------------------------------------------------------------
 
@@ -378,17 +337,55 @@ class MySQLMessages(MySQLLimits, Messages):
         found = [row[0] for row in cursor.fetchall()]
         if not found:
             return []
-        with atomic(cursor):
-            cursor.execute(lock, params | {"ids": table.engine.dump_ids(found)})
-            ids = [row[0] for row in cursor.fetchall()]
-            if ids:
-                for change in changes:
-                    cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
-        return ids
+        ids = params | {"ids": table.engine.dump_ids(found)}
+        return [row[0] for row in _changed(cursor, table, ids, lock, *changes, buries=operation == "expire_none")]
+
+
+def _forgotten(cursor: Cursor, table: Table, operation: str, params: Params) -> int:
+    """Delete rows that no other transaction has locked. Return their number."""
+    lock, delete = table.statements(operation)
+    inside = [kept(bound(cursor, lock, params)), bound(cursor, delete, params, ids="@tq_ids")]
+    *_, ((number,),) = together(cursor, inside, ["select @tq_n"])
+    return int(number)
+
+
+def _changed(
+    cursor: Cursor,
+    table: Table,
+    params: Params,
+    lock: str,
+    *changes: str,
+    rows: str = "json_array(id)",
+    buries: bool = False,
+) -> list[Row]:
+    """Lock messages, and change those that were locked, in one transaction; if it `buries`, move dead letters, too.
+
+    Return what was locked: its columns, which `rows` writes as JSON. On a connection of ours it is one packet.
+    """
+    if not commits_each(cursor.connection):
+        return _changed_step_by_step(cursor, table, params, lock, *changes)
+    dead = table.statements("move_dead") if buries and table.dead_letters is not None else []
+    moving = params | {"origin": table.name}
+    inside = [
+        kept(bound(cursor, lock, params), tq_rows=f"json_arrayagg({rows})"),
+        *(bound(cursor, change, moving, ids="@tq_ids") for change in (*changes, *dead)),
+    ]
+    *_, ((found,),) = together(cursor, inside, ["select @tq_rows"])
+    return json.loads(found or "[]")
+
+
+def _changed_step_by_step(cursor: Cursor, table: Table, params: Params, lock: str, *changes: str) -> list[Row]:
+    with atomic(cursor):
+        cursor.execute(lock, params)
+        rows = list(cursor.fetchall())
+        for change in changes if rows else ():
+            cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+    return rows
 
 
 def _change(cursor: Cursor, table: Table, params: Params, rows: Sequence[Row], *changes: str) -> None:
     """Run statements on the messages that a claim has locked and read, with the times that it has read."""
     times = {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
     for change in changes:
-        cursor.execute(change, params | times | {"ids": table.engine.dump_ids([row[ID] for row in rows])})
+        changed = cursor.execute(change, params | times | {"ids": table.engine.dump_ids([row[ID] for row in rows])})
+        check_locked(changed, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tablequeue.engines.base import Params
 from tablequeue.engines.connection import Cursor
@@ -16,18 +16,24 @@ Piece = tuple[int, int]
 
 
 def within(cursor: Cursor, statement: str, pieces: Sequence[Piece], params: Params | None = None) -> list[Row]:
-    """Run a statement whose condition on an id stands for that of each piece. Return its rows.
+    """Run a statement whose condition on an id stands for that of each piece. Return its rows."""
+    rows: list[Row] = []
+    for divided in divided_by(statement, pieces):
+        cursor.execute(divided, params or {})
+        rows += cursor.fetchall()
+    return rows
+
+
+def divided_by(statement: str, pieces: Sequence[Piece]) -> Iterator[str]:
+    """Return statements whose condition on an id is that of each piece.
 
     Literals, CONDITIONS at a time: for a join with a table of the pieces, the optimizer may read the whole log.
     """
     head, condition, tail = statement.partition("id between %(low)s and %(high)s")
     assert condition, "on an id"
-    rows: list[Row] = []
     for start in range(0, len(pieces), CONDITIONS):
         wanted = " or ".join(f"id between {low} and {high}" for low, high in pieces[start : start + CONDITIONS])
-        cursor.execute(f"{head}({wanted}){tail}", params or {})
-        rows += cursor.fetchall()
-    return rows
+        yield f"{head}({wanted}){tail}"
 
 
 def ids_in(pieces: Iterable[Piece]) -> list[int]:

@@ -59,7 +59,7 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         (ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED),
         errors.Unreachable,
         "The database has no connection left: {}.",
-        "Raise max_connections, or use fewer.",
+        "Use fewer connections; or raise max_connections, or the limit of the user.",
     ),
     (
         (CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 1927, 4031),
@@ -128,16 +128,22 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         "Roll back and try it again.",
     ),
     (
-        (ER.LOCK_WAIT_TIMEOUT, 1969, 3024, 3572),
+        (ER.LOCK_WAIT_TIMEOUT, 3572),
         errors.Locked,
         "The database gave up waiting: {}.",
         "Try again when the other transaction ended.",
     ),
     (
+        (1969, 3024),
+        errors.Locked,
+        "The database ended the statement: {}.",
+        "Raise max_statement_time of the user, or max_execution_time of MySQL; then try again.",
+    ),
+    (
         (ER.NO_SUCH_TABLE, ER.BAD_TABLE_ERROR),
         errors.QueueNotFound,
         "A table of the queue is gone: {}.",
-        "Create the queue again.",
+        errors.OPEN_AGAIN,
     ),
     (
         (ER.TABLE_EXISTS_ERROR, 1359),

@@ -9,6 +9,7 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.mysql.connection import check_locked
 from tablequeue.engines.mysql.fair import MySQLFair, locked
 from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.refusals import number_of
@@ -30,7 +31,9 @@ class MySQLStreams(MySQLLimits, Streams):
                 cursor.execute(lock, params)
                 rows = list(cursor.fetchall())
             if rows:
-                cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+                check_locked(
+                    cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])}), rows
+                )
             return rows
 
         if not table.definition.limited:

@@ -1,40 +1,42 @@
-"""Topics and their subscriptions on MariaDB and MySQL: claims without locks, and holes that are closed by rows."""
+"""Topics and their subscriptions on MariaDB and MySQL: claims without locks, and holes that are closed by rows.
+
+What changes the offsets of a topic looks without locks, computes, and then changes everything in one packet, if nobody
+else has changed something meanwhile. So a consumer that is suspended between two statements holds up nobody.
+"""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from time import monotonic
-from typing import Any
 
 import pymysql
 from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
-from tablequeue.engines.mysql.pieces import Piece, ids_in, within
+from tablequeue.engines.mysql.packets import bound, sent, together
+from tablequeue.engines.mysql.pieces import Piece, divided_by, ids_in, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
-from tablequeue.engines.range_reads import RangeReads
-from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
+from tablequeue.errors import QueueNotFound
 from tablequeue.pacing import LARGEST
 
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
-# A claim of n messages looks at n + LOOK runs, because its guess of the position may be old.
-LOOK = 32
 # The number of messages above the last run that one look takes in, as sequence.sql has it.
 SEQUENCED = 100_000
 # Seconds between two looks of a process at all holes; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
 HOLES_SHARE = 20
+# Looks at a topic whose change another session forestalled. After two of them others have taken in what was there when
+# the call began, but for what came late into a hole that is not one of the last.
+TRIES, TRIES_SOON = 10, 2
 # Seconds between two tries of a process to close holes.
 CLOSE_EVERY = 60.0
 # The maximum number of messages of a run, and of those that a trim drops at once.
@@ -46,7 +48,7 @@ class MySQLTopics(Topics):
     # -- pushing -----------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int:
-        _insert(cursor, table.statement("topic_push"), params)
+        insert_again(cursor, table.statement("topic_push"), params)
         return int(cursor.lastrowid)
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -68,29 +70,22 @@ class MySQLTopics(Topics):
         ids: list[int] = []
         with atomic(cursor):
             for chunk in chunked(rows):
-                _insert(cursor, head + b",".join(chunk))
+                insert_again(cursor, head + b",".join(chunk))
                 ids += range(cursor.lastrowid, cursor.lastrowid + len(chunk) * step, step)
         return ids
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        with atomic(cursor):
-            self._run(cursor, table, "sequence_wait", params)
-            self._sequence(cursor, table, LARGEST)
+        self._looked(cursor, table, LARGEST, TRIES)
 
-    def sequence_soon(self, cursor: Cursor, table: Table) -> bool:
-        """Look at what came after the last run, and at the last holes; or at all holes, if it is time.
-
-        Do nothing, and return False, if another session gives offsets just now.
-        """
+    def sequence_soon(self, cursor: Cursor, table: Table) -> None:
+        """Look at what came after the last run, and at the last holes; or at all holes, if it is time."""
         began = monotonic()
         all_holes = began >= table.next_sweep
-        with atomic(cursor):
-            looked = self._sequence(cursor, table, LARGEST if all_holes else RECENT)
+        self._looked(cursor, table, LARGEST if all_holes else RECENT, TRIES_SOON)
         if all_holes:
             table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
-        return looked
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         last = params["start"]
@@ -105,49 +100,64 @@ class MySQLTopics(Topics):
         if monotonic() < table.next_close:
             return
         table.next_close = monotonic() + CLOSE_EVERY
-        dirty, lock, find, look, insert, delete = table.statements("close_holes")
-        cursor.execute(dirty)
+        number, find, dirty, look, *change = table.statements("close_holes")
+        versions, found = sent(cursor, [number, find])
+        holes: list[Piece] = [*found]  # type: ignore[list-item]  # rows
+        if not versions or not holes:
+            return
+        looks = [one for divided in divided_by(look, holes) for one in (dirty, bound(cursor, divided, {}))]
         try:
-            with atomic(cursor):
-                cursor.execute(lock)
-                if not cursor.fetchall():
-                    return
-                cursor.execute(find)
-                holes: list[Piece] = cursor.fetchall()
-                rows = {row[0] for row in within(cursor, look, holes)}
-                dead = [hole for hole in holes if rows.isdisjoint(ids_in([hole]))]
-                if dead:
-                    cursor.execute(insert, {"ids": json.dumps(ids_in(dead))})
-                    cursor.execute(delete, {"ids": json.dumps([first_id for first_id, _ in dead])})
+            rows = {row[0] for rows in sent(cursor, looks) for row in rows}
+            dead = [hole for hole in holes if rows.isdisjoint(ids_in([hole]))]
+            if dead:
+                first, closed = json.dumps([first_id for first_id, _ in dead]), json.dumps(ids_in(dead))
+                values: Params = {"version": versions[0][0], "ids": closed}
+                *before, delete = change
+                closing = [bound(cursor, statement, values) for statement in before]
+                together(cursor, [*closing, bound(cursor, delete, {"ids": first})])
         except pymysql.Error as error:
             # A transaction has just filled one of them, or will. The others are closed the next time.
             if number_of(error) not in (ER.DUP_ENTRY, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK):
                 raise
 
     def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        find, delete, forget, add = table.statements("topic_trim")
-        with atomic(cursor):
-            self._run(cursor, table, "sequence_wait", params)
-            cursor.execute(find, {"start": params["start"], "n": TRIMMED + 1})
-            found = cursor.fetchall()
-            if not found:
-                return 0
-            (_, _, highest), *runs = found
-            pieces: list[Piece] = []
-            kept: list[tuple[int, int, int]] = []
-            dropped = last = 0
-            for offset, low, high in runs:
-                n = min(high - low + 1, TRIMMED - dropped, params["start"] - offset)
-                if n:
-                    pieces.append((low, low + n - 1))
-                    dropped, last, highest = dropped + n, offset + n - 1, max(highest, low + n - 1)
-                    if low + n <= high:
-                        kept.append((offset + n, low + n, high))
-            if pieces:
-                cursor.execute(delete, {"ids": json.dumps(ids_in(pieces))})
-                cursor.execute(forget, {"last_offset": last})
-                cursor.execute(add, {"runs": json.dumps([(last, highest, highest), *kept])})
-        return dropped
+        return self.trim_after(cursor, table, params["start"], ["set @tq_stays = true"]) or 0
+
+    def trim_after(self, cursor: Cursor, table: Table, start: int, before: Sequence[str]) -> int | None:
+        """Drop messages that come before the offset `start`, in a packet, if the statements `before` set @tq_stays.
+
+        Return how many were dropped; None if that was not so, or if another session has given offsets meanwhile.
+        """
+        number, find, *change, lowest, find_closed, drop_closed, first = table.statements("topic_trim")
+        look: Params = {"start": start, "n": TRIMMED + 1}
+        versions, found = sent(cursor, [bound(cursor, statement, look) for statement in (number, find)])
+        if not found:
+            return 0
+        (_, _, highest), *runs = found
+        pieces: list[Piece] = []
+        kept: list[tuple[int, int, int]] = []
+        dropped = last = 0
+        for offset, low, high in runs:
+            n = min(high - low + 1, TRIMMED - dropped, start - offset)
+            if n:
+                pieces.append((low, low + n - 1))
+                dropped, last, highest = dropped + n, offset + n - 1, max(highest, low + n - 1)
+                if low + n <= high:
+                    kept.append((offset + n, low + n, high))
+        if not pieces:
+            return 0
+        values: Params = {
+            "version": made(versions)[0],
+            "ids": json.dumps(ids_in(pieces)),
+            "last_offset": last,
+            "highest": highest,
+            "runs": json.dumps([(last, highest, highest), *kept]),
+        }
+        closing = [lowest, find_closed, drop_closed] if dropped < TRIMMED else []
+        version = "if(@tq_stays, %(version)s, null)"
+        trimming = [bound(cursor, one, values, version=version) for one in (*change, *closing, first)]
+        *_, ((was_first,),) = together(cursor, [*before, *trimming])
+        return dropped if was_first else None
 
     def topic_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         find, select = table.statements("topic_rows")
@@ -163,18 +173,18 @@ class MySQLTopics(Topics):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
+    def _looked(self, cursor: Cursor, table: Table, n: int, tries: int) -> None:
+        while tries and not self._sequence(cursor, table, n):
+            tries -= 1
+
     def _sequence(self, cursor: Cursor, table: Table, n: int) -> bool:
-        lock, last, find, fresh, late, extend, add, forget, note = table.statements("sequence")
-        cursor.execute(lock)
-        if not cursor.fetchall():
-            return False
-        cursor.execute(last)
-        first_offset, first_id, last_id, extends, highest = cursor.fetchone()
-        cursor.execute(find, {"n": n})
-        holes: list[Piece] = cursor.fetchall()
-        cursor.execute(fresh, {"last_id": highest})
-        islands: list[Piece] = [*cursor.fetchall()]
-        islands = sorted([*islands, *((id, id) for (id,) in within(cursor, late, holes))])
+        """Give offsets. Return False if another session did, after this one had looked."""
+        statements = table.statements("sequence")
+        look, late, (change, won, extend, add, forget, note, tell) = statements[:5], statements[5], statements[6:]
+        versions, lasts, found, fresh = sent(cursor, [bound(cursor, statement, {"n": n}) for statement in look])
+        version, (first_offset, first_id, last_id, extends, highest) = made(versions)[0], made(lasts)
+        holes: list[Piece] = [*found]  # type: ignore[list-item]  # rows
+        islands: list[Piece] = sorted([*fresh, *((id, id) for (id,) in within(cursor, late, holes))])  # type: ignore[list-item]
         if not islands:
             return True
         runs = [(first_offset, first_id, last_id)]
@@ -182,146 +192,25 @@ class MySQLTopics(Topics):
             offset, start, end = runs[-1]
             joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
             runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
-        if runs[0][2] > last_id:
-            cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
-        if runs[1:]:
-            cursor.execute(add, {"runs": json.dumps(runs[1:])})
         filled, rests = _rests([*sorted(holes), (highest + 1, islands[-1][1])], islands)
-        if filled:
-            cursor.execute(forget, {"ids": json.dumps(filled)})
-        if rests:
-            cursor.execute(note, {"pieces": json.dumps(rests)})
-        return True
+        changes = [change, won]
+        changes += [extend] if runs[0][2] > last_id else []
+        changes += [add] if runs[1:] else []
+        changes += [forget] if filled else []
+        changes += [note] if rests else []
+        values: Params = {
+            "version": version,
+            "first_offset": first_offset,
+            "last_id": runs[0][2],
+            "runs": json.dumps(runs[1:]),
+            "ids": json.dumps(filled),
+            "pieces": json.dumps(rests),
+        }
+        *_, told = together(cursor, [bound(cursor, statement, values) for statement in (*changes, tell)])
+        return bool(told[0][0])
 
 
-class MySQLRanges(Ranges):
-    def __init__(self, messages: Messages, topics: MySQLTopics, reads: RangeReads) -> None:
-        super().__init__(messages, topics, reads)
-        self.topics: MySQLTopics = topics
-
-    # -- claiming ----------------------------------------------------------------------------------------------------
-
-    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        assert table.topic is not None, "of a subscription"
-        self.topics.close_holes(cursor, table.topic, {})
-        return super().sweep(cursor, table, params)
-
-    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        assert table.topic is not None, "of a subscription"
-        lock, insert, find, forget, move = table.statements("range_pump")
-        self.topics.sequence_soon(cursor, table.topic)
-        cursor.execute(lock)
-        if not cursor.fetchall() or not self._insert_next(cursor, table, params | {"n": PUMPED}, insert):
-            return 0
-        cursor.execute(find)
-        ((pieces,),) = cursor.fetchall()
-        values: Params = params | {"ids": json.dumps(ids_in(json.loads(pieces)))}
-        cursor.execute(forget, values)
-        cursor.execute(move, values)
-        return int(cursor.rowcount)
-
-    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
-        return atomic(cursor)
-
-    def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        assert table.topic is not None, "of a subscription"
-        _, insert, find, select = table.statements("range_claim")
-        if not self._insert_range(cursor, table, params | {"least": params["n"]}, insert):
-            looked = self.topics.sequence_soon(cursor, table.topic)
-            if not self._insert_next(cursor, table, params, insert):
-                if looked:
-                    return []
-                self.topics.sequence(cursor, table.topic, {})
-                if not self._insert_next(cursor, table, params, insert):
-                    return []
-        cursor.execute(find, params)
-        ((found, last_offset, popped_at, lease_until),) = cursor.fetchall()
-        table.position = last_offset + 1
-        pieces: list[Piece] = json.loads(found)
-        rows = within(cursor, select, pieces, {"popped_at": popped_at, "lease_until": lease_until})
-        if len(pieces) > 1:
-            by_id = {row[0]: row for row in rows}
-            rows = [by_id[id] for id in ids_in(pieces) if id in by_id]
-        return rows
-
-    def _insert_next(self, cursor: Cursor, table: Table, params: Params, insert: str) -> bool:
-        """Add the next range, however few messages it has. Return whether there is one."""
-        table.position = self._row(cursor, table, "range_position", params)[0]
-        return self._insert_range(cursor, table, params | {"least": 1}, insert)
-
-    def _insert_range(self, cursor: Cursor, table: Table, params: Params, insert: str) -> bool:
-        """Add the next range, if `table.position` is a good guess, and it has enough messages. Return whether it does.
-
-        Another session may add it first. Then add the one after that.
-        """
-        cursor.execute(table.statements("range_claim")[0], {"start": table.position, "look": params["n"] + LOOK})
-        runs = cursor.fetchall()
-        *_, (offset, low, high, first_offset) = runs
-        values: Params = {"runs": json.dumps([run[:3] for run in runs]), "first_offset": first_offset}
-        return _insert(cursor, insert, params | values | {"end": offset + high - low})
-
-    # -- finishing ---------------------------------------------------------------------------------------------------
-
-    def _extend_ranges(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
-        with atomic(cursor):
-            held = self._hold(cursor, table, params)
-            ids = _remaining(held, table.engine.load_ids(params["ids"])) if held is not None else []
-            if held is None or not ids:
-                return {}
-            return dict.fromkeys(ids, self._row(cursor, table, "range_extend", params | {"id": held[0]})[0])
-
-    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
-        _insert(cursor, table.statement("range_wait"))
-
-    def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
-        by_token, by_id = table.statements("range_complete")
-        values: Params = params | {"number": len(ids), "sum": sum(ids)}
-        if cursor.ours:
-            return bool(cursor.execute(by_token, values))
-        row = self._row(cursor, table, "range_id", params)
-        return row is not None and bool(cursor.execute(by_id, values | {"id": row[0]}))
-
-    def _hold(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
-        """Lock the range under `token`. Return it, if it is in progress."""
-        by_token, by_id = table.statements("range_hold")
-        row = None if cursor.ours else self._row(cursor, table, "range_id", params)
-        cursor.execute(*((by_token, params) if row is None else (by_id, params | {"id": row[0]})))
-        held: Row | None = cursor.fetchone()
-        return held
-
-    def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
-        held = self._hold(cursor, table, params)
-        leaving = _remaining(held, ids) if held is not None else []
-        if held is not None and leaving:
-            left = [*json.loads(held[2] or "[]"), *leaving]
-            values: Params = params | {
-                "id": held[0],
-                "left_ids": json.dumps(left),
-                "number": len(left),
-                "apart_ids": held[3],
-            }
-            if "attempts" in params:
-                self._set_apart(cursor, table, values, leaving)
-                values["apart_ids"] = json.dumps([*json.loads(held[3] or "[]"), *leaving])
-            self._run(cursor, table, "range_mark", values)
-        return leaving
-
-    def _expire(self, cursor: Cursor, table: Table, params: Params) -> int:
-        expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
-        for held in expired:
-            values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": "lease expired"}
-            self._set_apart(cursor, table, values, _remaining(held))
-            self._run(cursor, table, "range_expire", values)
-        return len(expired)
-
-    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
-        """Make the messages of the range `id` rows of the queue."""
-        self._run(cursor, table, "range_set_apart", params | {"ids": table.engine.dump_ids(ids)})
-        table.apart_ready = True
-        table.ready_after(min(ids) - 1)
-
-
-def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None) -> bool:
+def insert_again(cursor: Cursor, statement: str | bytes, params: Params | None = None) -> bool:
     """Insert rows, whose ids another session may take at the same moment. Return whether there were any."""
     while True:
         try:
@@ -330,6 +219,13 @@ def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None
             # The statement was rolled back, not the transaction.
             if number_of(error) != ER.DUP_ENTRY:
                 raise
+
+
+def made(rows: Sequence[Row]) -> Row:
+    """Return the first row of a table that is never empty; if it is, its first row is just being inserted."""
+    if not rows:
+        raise QueueNotFound("The topic or the subscription is just being created.", "Try again.")
+    return rows[0]
 
 
 def _rests(holes: Iterable[Piece], islands: Sequence[Piece]) -> tuple[list[int], list[Piece]]:
@@ -347,18 +243,3 @@ def _rests(holes: Iterable[Piece], islands: Sequence[Piece]) -> tuple[list[int],
             filled.append(first_id)
             rests.append((free, last_id))
     return filled, [(low, high) for low, high in rests if low <= high]
-
-
-def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
-    """Return the messages of a range that have not left it, of `ids` or of all; `held` has id, pieces, left_ids."""
-    pieces: list[Piece] = sorted(json.loads(held[1]))
-    left = {*json.loads(held[2] or "[]")}
-    if ids is None:
-        return [id for low, high in pieces for id in range(low, high + 1) if id not in left]
-    lows = [low for low, _ in pieces]
-
-    def is_inside(id: int) -> bool:
-        place = bisect_right(lows, id) - 1
-        return place >= 0 and id <= pieces[place][1]
-
-    return [id for id in ids if id not in left and is_inside(id)]

@@ -18,7 +18,13 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
-from tablequeue.engines.postgresql.connection import PostgreSQLConnection, adopt, check_settings, reading_text
+from tablequeue.engines.postgresql.connection import (
+    PostgreSQLConnection,
+    adopt,
+    check_settings,
+    reading_text,
+    refused_server,
+)
 from tablequeue.engines.postgresql.fair import SLOT, fair_words, until_group
 from tablequeue.engines.postgresql.limits import UNTIL_TOKEN, limit_words
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
@@ -39,7 +45,7 @@ from tablequeue.engines.postgresql.topics import (
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
-from tablequeue.message import DUE_AT, ID
+from tablequeue.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS, MOST_ERRORS
 from tablequeue.names import PART
 
 # The columns of the rows that functions return.
@@ -57,6 +63,16 @@ TOPIC_LOCKS = (8318836324, 8318836325, 8318836326)
 # The ids of a segment of a topic's log.
 SEGMENT = 1_000_000_000
 COMMON = common_expressions("cast(null as timestamptz)")
+# The errors of a row and one more, as `with_error` of message.py.
+ERRORS_AND = f"""case
+            when jsonb_array_length(errors) >= {MOST_ERRORS}
+                then jsonb_path_query_array(errors, '$[0 to {FIRST_ERRORS - 1}]')
+                    || jsonb_path_query_array(errors, '$[last - {LAST_ERRORS - 2} to last]')
+            else coalesce(errors, '[]')
+        end || jsonb_build_array(jsonb_build_object(
+            'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
+            'attempt', attempts, 'at', {{now}}, 'consumer', consumer, 'error', cast({{error}} as text)
+        ))"""
 
 
 class PostgreSQL(Engine):
@@ -98,7 +114,7 @@ class PostgreSQL(Engine):
             }
             for values in ("queue_values", "history_values")
         },
-        "claimed": {"payload": "{payload_text}", "headers": "{headers_text}"},
+        "claimed": {"payload": "{payload_text}", "headers": "{headers_text}", "errors": "{errors_text}"},
         "claimed_types": typed(TYPES),
         "message_types": typed(TYPES),
     }
@@ -108,6 +124,7 @@ class PostgreSQL(Engine):
         "            jsonb_build_object('queue', cast(:origin as text), 'table', '{table}', 'id', id,\n"
         "            'attempts', attempts, 'key', dedup_key)) as json)"
     )
+    errors_and = ERRORS_AND
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"
@@ -146,9 +163,18 @@ class PostgreSQL(Engine):
             "select proname from pg_proc where pronamespace = cast('{schema}' as regnamespace) "
             "and proname in ('{table}_push', '{table}_pop')"
         ),
-        words={"payload_text": "payload", "headers_text": "headers"},
+        words={
+            "payload_text": "payload",
+            "headers_text": "headers",
+            "errors_text": "errors",
+            "of_claimed": "*",
+        },
     )
     autocommit = in_autocommit("complete_and_claim", "stage")
+
+    def payload_start(self, definition: Definition) -> str:
+        start = super().payload_start(definition)
+        return start.replace("{}payload", "cast({}payload as text)") if definition.payload == "json" else start
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
@@ -166,6 +192,7 @@ class PostgreSQL(Engine):
             # JSON as text, which every driver returns unchanged. The procedures return JSON.
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "headers_text": "cast(headers as text)",
+            "errors_text": "cast(errors as text)",
             "staged": f"{words['queue']}{PART}parts",
             "channel": table.channel,
             "ids": f"cast('{words['queue']}__ids' as regclass)",
@@ -205,8 +232,11 @@ class PostgreSQL(Engine):
             "last_id": last_id,
             "segment": f"cast({SEGMENT} as bigint)",
             "claim_range": f"{words['ranges']}_claim",
+            "read_range": f"{words['ranges']}_read",
+            "pump_range": f"{words['ranges']}_pump",
             "sequence_lock": sequencing,
             "range_lock": claiming,
+            "range_key": str(TOPIC_LOCKS[1]),
             "trim_lock": trimming,
             "finished_messages": FINISHED,
             "pieces": PIECES.format(**words, finished_messages=FINISHED),
@@ -249,6 +279,8 @@ class PostgreSQL(Engine):
         return super().join_async(adapted)
 
     def translate(self, error: Exception) -> TablequeueError | None:
+        if isinstance(error, AssertionError):  # SQLAlchemy's, of a version that it cannot read
+            return refused_server(str(error))
         return translated(error)
 
     def is_transient(self, error: Exception) -> bool:

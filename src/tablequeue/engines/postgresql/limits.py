@@ -1,7 +1,8 @@
 """The words of the claims of a queue with limits: see create_slots.sql and create_rate.sql.
 
 A claim of such a queue is one statement too. It locks places and the row of the rate, claims no more messages than
-these allow, and notes what it has claimed.
+these allow, and notes what it has claimed. If others need the locked rows, it returns ids only, and the messages are
+read after its commit: the lock would last until the client has received all of them.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def limit_words(definition: Definition, words: Mapping[str, str]) -> dict[str, s
         "permits": "".join(f"{permit}, " for permit in permits).format(**words),
         "claim_limit": _least(most),
         "noted": ", ".join(notes).format(**words),
+        # What a claim returns: see PostgreSQLMessages._claimed.
+        "of_claimed": f"id{', slot' if definition.fair else ''}" if definition.contended else "*",
         # The same for a take, after which no message is in progress.
         "bucket": f"{TOKENS}, ".format(**words) if definition.rate is not None else "",
         "take_limit": _least(removable),

@@ -104,7 +104,10 @@ class PostgreSQLMessages(Notifying, Messages):
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row]]:
+    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+        if table.definition.contended:
+            completed = self.complete(cursor, table, params | {"token": params["held"]})
+            return (completed if len(completed) < params["number"] else None), None
         if max(params["number"], params["n"]) >= self.packs.least or table.definition.limited:
             with atomic(cursor):  # two statements: each may concern a pack, or the first one frees places
                 return super().complete_and_claim(cursor, table, params)
@@ -124,7 +127,7 @@ class PostgreSQLMessages(Notifying, Messages):
 
     def _complete_and_claim_in_turn(
         self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row]]:
+    ) -> tuple[Sequence[int] | None, list[Row] | None]:
         unfinished: list[Sequence[int]] = []
         finish = ["complete_and_claim"]  # by the first claim only
 
@@ -188,6 +191,18 @@ class PostgreSQLMessages(Notifying, Messages):
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
+
+    def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        if not table.definition.contended or operation == "take_none":
+            return super()._claimed(cursor, table, operation, params)
+        # The claim has locked rows that others need, so it returns ids only: a client may take for ever to receive the
+        # messages. They are read when it has been committed.
+        claimed = self._rows(cursor, table, operation, params)
+        if not claimed:
+            return []
+        read = "read_taken" if operation == "take_keep" else "read_claimed"
+        ids = table.engine.dump_ids([row[ID] for row in claimed])
+        return super()._claimed(cursor, table, read, params | {"ids": ids})
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return [row[0] for row in self._rows(cursor, table, "sweep", params)]  # it has ended what was told to stop

@@ -9,6 +9,22 @@ import psycopg
 from tablequeue import errors
 from tablequeue.errors import TablequeueError
 
+_NO_CONNECTION_LEFT = (
+    "PostgreSQL has no connection left: {}.",
+    "Use fewer connections; or raise max_connections, the limit of the role or the database, or that of the pooler.",
+)
+# The words of the server or a pooler that refuse a login, which come without a SQLSTATE, with cause and remedy.
+_LOGINS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"too many (clients|connections)|connection slots are reserved|no more connections allowed|max client conn",
+        *_NO_CONNECTION_LEFT,
+    ),
+    (
+        r"starting up|shutting down|not yet accepting connections|in recovery mode",
+        "PostgreSQL takes no connections just now: {}.",
+        "Try again in a moment.",
+    ),
+)
 # SQLSTATE pattern, exception, cause, remedy; the first match counts. {} is the server's own message.
 _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
     (
@@ -23,20 +39,26 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
     ("TQ002", errors.DuplicateKey, "{}.", "Push with another key, or have such conflicts skipped."),
     ("TQ003", errors.LeaseLost, "{}.", "Make the lease longer than the work, or extend it in time."),
     ("53100", errors.Full, "The disk of the PostgreSQL server is full: {}.", "Free some space and try again."),
-    ("53300", errors.Unreachable, "PostgreSQL has no connection left: {}.", "Raise max_connections, or use fewer."),
+    ("53300", errors.Unreachable, *_NO_CONNECTION_LEFT),
     ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),
     # The server reports that the search path has no schema only when a table is created.
     ("3F000", errors.NoRights, "PostgreSQL has no schema for the queues: {}.", "Name one that the user may use."),
     ("42501", errors.NoRights, "The database user may not do this: {}.", "Grant the rights, or use another user."),
     ("40001|40P01", errors.Conflict, "PostgreSQL rolled the transaction back: {}.", "Roll back and try it again."),
-    ("55P03|57014", errors.Locked, "PostgreSQL gave up waiting: {}.", "Try again when the other transaction ended."),
+    ("55P03", errors.Locked, "PostgreSQL gave up waiting: {}.", "Try again when the other transaction ended."),
+    (
+        "57014",
+        errors.Locked,
+        "PostgreSQL ended the statement: {}.",
+        "Raise statement_timeout, for the role or in the URL, if it ended it; then try again.",
+    ),
     (
         "25P02",
         errors.DatabaseError,
         "The transaction of the connection had failed before: {}.",
         "Roll it back first.",
     ),
-    ("42P01|42883", errors.QueueNotFound, "A table or function of the queue is gone: {}.", "Create the queue again."),
+    ("42P01|42883", errors.QueueNotFound, "A table or function of the queue is gone: {}.", errors.OPEN_AGAIN),
     (
         "42P07|42710|23505",
         errors.QueueDiffers,
@@ -44,7 +66,7 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
         "Choose another queue name, or rename what is there.",
     ),
     (
-        "57P0|08",
+        "57P0|08|25P03",
         errors.ConnectionLost,
         "PostgreSQL closed the connection: {}.",
         "Check that the server runs; whether this call took effect is not known, the next one reconnects.",
@@ -63,6 +85,9 @@ def translated(error: Exception) -> TablequeueError | None:
         if re.match(pattern, state):
             return kind(cause.format(words), remedy)
     if isinstance(error, psycopg.OperationalError) and not state:
+        for pattern, cause, remedy in _LOGINS:
+            if re.search(pattern, words, re.IGNORECASE):
+                return errors.Unreachable(cause.format(words), remedy)
         return errors.ConnectionLost(
             f"The connection to PostgreSQL broke: {words}.",
             "Check that the server runs; whether this call took effect is not known, the next one reconnects.",

@@ -9,12 +9,12 @@ from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.postgresql.connection import atomic
+from tablequeue.engines.postgresql.connection import atomic, in_one_message
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.range_reads import RangeReads
-from tablequeue.engines.ranges import Ranges
+from tablequeue.engines.ranges import PUMPED, Ranges
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
@@ -97,12 +97,10 @@ class PostgreSQLTopics(Notifying, Topics):
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         last = params["start"]
+        settling = [*table.statements("sequence"), *table.statements("topic_bounds"), *table.statements("topic_flush")]
         while True:
-            with atomic(cursor):
-                self.sequence(cursor, table, params)
-                found = self.bounds(cursor, table, params)
-                if found.end > params["start"]:
-                    self._run(cursor, table, "topic_flush", {})
+            _, (bounds,), _ = in_one_message(cursor, settling, params)
+            found = BoundsRow(*bounds)
             if found.end - last < SEQUENCED or found.end - params["start"] >= params["n"]:
                 return found
             last = found.end
@@ -114,14 +112,23 @@ _ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
 class PostgreSQLRanges(Notifying, Ranges):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row]]:
+    ) -> tuple[Sequence[int] | None, list[Row] | None]:
         """Do both in one round trip, if the range is finished as a whole and no message apart may be ready."""
         if not table.apart_ready and not table.definition.groups:
             held: Params = {"held": params["held"], "number": params["number"], "sum": sum(params["ids"])}
             rows = self._claimed_range(cursor, table, params, held)
-            if not rows or rows[0][0] is not None:
+            if rows is not None:
                 return None, rows
-        return super().complete_and_claim(cursor, table, params)
+        completed = self.complete(cursor, table, params | {"token": params["held"]})
+        return (completed if len(completed) < params["number"] else None), None
+
+    def note_position(self, cursor: Cursor, table: Table, params: Params) -> int:
+        noting = [*table.statements("range_wait"), *table.statements("range_note")]
+        _, ((in_progress,),) = in_one_message(cursor, noting, params)
+        return int(in_progress)
+
+    def _pumped(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return int(self._row(cursor, table, "range_pump", params | {"n": PUMPED})[0])
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
@@ -130,24 +137,31 @@ class PostgreSQLRanges(Notifying, Ranges):
         self._run(cursor, table, "range_wait", {})
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._claimed_range(cursor, table, params, ALONE)
+        return self._claimed_range(cursor, table, params, ALONE) or []
 
-    def _claimed_range(self, cursor: Cursor, table: Table, params: Params, finishing: Mapping[str, Any]) -> list[Row]:
-        """Claim the next range; first complete the one that `finishing` names."""
+    def _claimed_range(
+        self, cursor: Cursor, table: Table, params: Params, finishing: Mapping[str, Any]
+    ) -> list[Row] | None:
+        """Claim the next range; first complete the one that `finishing` names. Return None if that was not held."""
         topic = table.topic
         assert topic is not None, "of a subscription"
         began = monotonic()
         all_holes = began >= topic.next_sweep
-        rows = self._rows(cursor, table, "range_claim", {**params, **finishing, "all_holes": all_holes})
+        claim, read = table.statements("range_claim")
+        values = {**params, **finishing, "all_holes": all_holes}
+        ((completed,),), rows = in_one_message(cursor, [claim], values, after=[read])
         if all_holes:
             topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
-        return rows
+        return rows if completed else None
 
-    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self.topics.sequence(cursor, table, {})
-        if not self._row(cursor, table, "range_lock", {})[0]:
-            return 0
-        return super().pump(cursor, table, params)
+    def trim(self, cursor: Cursor, topic: Table, params: Params) -> int:
+        """Do it in one call: the function looks for the subscriptions, and what they need, by itself."""
+        return self.topics.trim(cursor, topic, params)
+
+    def _end_leases(self, cursor: Cursor, table: Table, params: Params) -> None:
+        super()._end_leases(cursor, table, params)
+        for (token,) in self._rows(cursor, table, "range_packs", {}):
+            self._run(cursor, table, "unpack", {"token": token})
 
 
 class PostgreSQLRangeReads(RangeReads, PostgreSQLReads):

@@ -19,7 +19,7 @@ from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
 from tablequeue.engines.sqlite.fair import SLOT, fair_words, until_group
-from tablequeue.engines.sqlite.file import missing, path_of
+from tablequeue.engines.sqlite.file import missing, path_of, refuse_other_file
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
 from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging, SQLiteStreams
@@ -27,12 +27,27 @@ from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
 from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
+from tablequeue.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
 from tablequeue.names import PART
 
 # How many messages a claim may claim in a queue that limits those in progress. A negative limit would be none.
 PLACED = "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# The errors of a row and one more, as `with_error` of message.py.
+ERRORS_AND = f"""json_insert(
+        case
+            when json_array_length(errors) >= {MOST_ERRORS} then (
+                select json_group_array(json(value)) from json_each(errors)
+                where key < {FIRST_ERRORS} or key >= json_array_length(errors) - {LAST_ERRORS - 1}
+            )
+            else coalesce(errors, '[]')
+        end,
+        '$[#]', json_object(
+            'number', coalesce(json_extract(errors, '$[#-1].number'), json_array_length(errors), 0) + 1,
+            'attempt', attempts, 'at', {{now}}, 'consumer', consumer, 'error', {{error}}
+        )
+    )"""  # noqa: S608
 
 
 class SQLite(Engine):
@@ -72,6 +87,7 @@ class SQLite(Engine):
         "            json_object('queue', :origin, 'table', '{table}', 'id', id,\n"
         "            'attempts', attempts, 'key', dedup_key))"
     )
+    errors_and = ERRORS_AND
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
     places = f"select places from {{}}{PART}slots"  # noqa: S608
@@ -93,7 +109,8 @@ class SQLite(Engine):
     sweeps_within = True
     closes_before_fork = True
     listener = SQLiteListener
-    _path: str | None = ""
+    _path: str | None = None
+    """The file of the database; None if it is in memory, or its name is not in the URL."""
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)
@@ -119,10 +136,11 @@ class SQLite(Engine):
         if url.database:
             refuse(url.database)
 
-    def missing(self, sa_engine: sa.Engine) -> str | None:
-        if self._path == "":
-            # Computed once: SQLAlchemy too resolved a relative path when the Engine was made.
-            self._path = path_of(sa_engine)
+    def opened(self, sa_engine: sa.Engine) -> None:
+        # Once: SQLAlchemy too resolved a relative path when the Engine was made.
+        self._path = path_of(sa_engine)
+
+    def missing(self) -> str | None:
         return None if self._path is None else missing(self._path)
 
     def adopt(self, dbapi: Any) -> SQLiteConnection:
@@ -143,6 +161,8 @@ class SQLite(Engine):
             )
         cursor = plain_cursor(dbapi)
         refuse_inherited(cursor)
+        if self._path is not None:
+            refuse_other_file(cursor, self._path)
         if not dbapi.in_transaction:
             # sqlite3 itself would begin late and deferred, and a deferred transaction that turns to writing fails
             # at once, without waiting, when another writer is ahead.

@@ -7,7 +7,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import sqlalchemy as sa
 
-from tablequeue.errors import Unreachable
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.sqlite.inherited import file_of
+from tablequeue.errors import BadInput, Unreachable
 
 # The modes in which an open creates no file: there is none, or it must exist.
 _OTHER_MODES = ("memory", "ro", "rw")
@@ -39,3 +41,13 @@ def missing(path: str) -> str | None:
             "Check that the folder of the URL's path exists and that this user may write to it.",
         )
     return whole
+
+
+def refuse_other_file(cursor: Cursor, path: str) -> None:
+    """Raise `BadInput` if a caller's connection is to another file, which may have a queue of that name too."""
+    file = file_of(cursor)
+    if file != path and not (file and os.path.exists(path) and os.path.samefile(file, path)):
+        raise BadInput(
+            f"The connection is to {file or 'a database in memory'}, the queue is in {path}.",
+            "Pass a connection to the database of the queue.",
+        )

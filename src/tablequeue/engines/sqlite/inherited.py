@@ -43,7 +43,8 @@ def refuse(path: str) -> None:
 
 def file_of(cursor: Cursor) -> str:
     """Return the path of a database; "" if it is in memory."""
-    path: str = next(file for _, name, file in cursor.execute("pragma database_list") if name == "main")
+    cursor.execute("pragma database_list")
+    path: str = next(file for _, name, file in cursor.fetchall() if name == "main")  # an async cursor does not iterate
     return path
 
 

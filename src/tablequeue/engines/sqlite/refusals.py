@@ -70,7 +70,7 @@ def translated(error: Exception) -> TablequeueError | None:
     # The primary code: the low byte of the extended one.
     kind, cause, remedy = _ERRORS.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, _OTHER)
     if "no such table" in words:
-        kind, cause, remedy = errors.QueueNotFound, "A table of the queue is gone: {}.", "Create the queue again."
+        kind, cause, remedy = errors.QueueNotFound, "A table of the queue is gone: {}.", errors.OPEN_AGAIN
     elif "already" in words:
         kind, cause, remedy = (
             errors.QueueDiffers,

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tablequeue.errors import BadInput
+from tablequeue.message import error_text
 
 ERROR = "error"
 
@@ -27,7 +28,7 @@ def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[.
             return function(*values), None
         except Exception as error:
             own = error.__traceback__.tb_next if error.__traceback__ else None
-            return None, "".join(traceback.format_exception(type(error), error, own))
+            return None, error_text("".join(traceback.format_exception(type(error), error, own)))
 
     def column(*columns: Column | str) -> Column:
         # Not earlier: a session must run to parse a type that is given as text.

@@ -1,8 +1,7 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
 -- Complete the messages of :ids that are held under :token: they move to the history.
--- Of several messages the first statement finds those that are held. For one, the number of rows is enough: four round
--- trips (BEGIN, INSERT, DELETE, COMMIT).
+-- The first statement finds those that are held. All of them are one packet.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 select message.id
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token

@@ -21,6 +21,18 @@ create table if not exists tq__paused (
     until datetime(6) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the pauses';
 
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
+create table if not exists tq__dropped (
+    name varchar(64) character set ascii collate ascii_bin primary key
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the dropped tables';
+
+-- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
+-- the creators' lock; this is for printed SQL. Index: the primary key.
+insert into tq__dropped (name) values ('tq_emails');
+delete from tq__dropped where name = 'tq_emails';
+
 -- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
 -- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
 -- the order of their ids. A claim changes one index entry.
@@ -85,7 +97,7 @@ create table tq_emails_history (
 
 -- Enter a queue in the catalogue, when all its tables are there: only now it is one.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 5, utc_timestamp(6));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 6, utc_timestamp(6));
 
 -- Free the creator's lock, on the connection that has it.
 do release_lock(concat('tablequeue.', md5(coalesce(database(), ''))));

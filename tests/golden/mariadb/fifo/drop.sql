@@ -56,5 +56,8 @@ drop table if exists tq_emails__moved;
 -- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
 delete from tq__paused where name = 'tq_emails';
 
+-- Note the table of a queue, before the catalogue forgets the queue: nothing new gets its name.
+insert ignore into tq__dropped (name) values ('tq_emails');
+
 -- Take a queue out of the catalogue, before its tables are dropped.
 delete from tq_queues where name = 'emails';

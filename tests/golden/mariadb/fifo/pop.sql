@@ -1,9 +1,12 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
 -- Claim one message under a new lease: it is claimed by one consumer only, because SKIP LOCKED skips the rows that
--- another claim has locked. Two round trips in autocommit: the update, then the row of the id that it remembered.
--- (BEGIN, SELECT ... FOR UPDATE, UPDATE, COMMIT, as in claim_many, are four.) The second statement asks for
--- LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks it if the table has triggers.
+-- another claim has locked. One packet in autocommit: the update, then the row of the id that it remembered, without a
+-- lock. The second statement asks for LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks it if the
+-- table has triggers.
+-- It is not read if nothing was claimed: the id would be that of a claim before, which in the second claim of a batch
+-- has the same token.
+-- The state is checked again: a server that reads SKIP LOCKED and locks nothing must not claim for two.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- Index: tq_emails__state, which has the order of the queue: if the rows had to be sorted, all of them would be locked. It
 -- is forced, because with outdated statistics the optimizer may read the primary key instead. If the order is that of
@@ -23,9 +26,10 @@ set state = 'in_progress',
     consumer = :consumer,
     popped_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)),
     first_popped_at = coalesce(first_popped_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6))),
-    lease_until = coalesce(cast(:now as datetime(6)), utc_timestamp(6)) + interval :lease second;
+    lease_until = coalesce(cast(:now as datetime(6)), utc_timestamp(6)) + interval :lease second
+where state = 'ready';
 select
     id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority,
-    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at, errors
 from tq_emails
-where id = last_insert_id() and token = :token;
+where row_count() > 0 and id = last_insert_id() and token = :token;

@@ -41,9 +41,24 @@ begin
     ) as each_one;
     if p_ended is not null then
         update json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
-        set errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-            'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
-        ))
+        set errors = json_array_append(
+                case
+                    when json_length(errors) >= 10 then json_extract(
+                        errors,
+                        '$[0]', '$[1]', '$[2]', concat('$[', json_length(errors) - 6, ']'),
+                        concat('$[', json_length(errors) - 5, ']'), concat('$[', json_length(errors) - 4, ']'),
+                        concat('$[', json_length(errors) - 3, ']'), concat('$[', json_length(errors) - 2, ']'),
+                        concat('$[', json_length(errors) - 1, ']')
+                    )
+                    else coalesce(errors, '[]')
+                end,
+                '$', json_object(
+                    'number', cast(coalesce(
+                        json_extract(errors, concat('$[', json_length(errors) - 1, '].number')), json_length(errors), 0
+                    ) as unsigned) + 1,
+                    'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
+                )
+            )
         where cancelled_at is not null and p_error is not null;
         insert into tq_emails_history (
             id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
@@ -90,7 +105,7 @@ begin
             select json_arrayagg(id), count(*) into p_ids, locked from (
                 select
                     message.id, payload, headers, attempts + 1, pushed_at, coalesce(cast(p_now as datetime(6)), utc_timestamp(6)), coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval null second, priority,
-                    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+                    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at, errors
                 from json_table(looked, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
                 where state = 'ready' and sweep_at is null
                 limit p_n
@@ -296,7 +311,7 @@ sweep: begin
     ) as due;
     if found is not null then
         select json_arrayagg(id), count(*) into locked, p_moved from (
-            select message.id, message.cancelled_at is not null
+            select message.id, message.cancelled_at is not null as told
             from json_table(found, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
             where sweep_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6))
             for update skip locked
@@ -305,9 +320,24 @@ sweep: begin
     if locked is not null then
         update json_table(locked, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         set state = case when attempts >= 5 then 'dead' else 'ready' end,
-            errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-                'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', 'lease expired'
-            )),
+            errors = json_array_append(
+                case
+                    when json_length(errors) >= 10 then json_extract(
+                        errors,
+                        '$[0]', '$[1]', '$[2]', concat('$[', json_length(errors) - 6, ']'),
+                        concat('$[', json_length(errors) - 5, ']'), concat('$[', json_length(errors) - 4, ']'),
+                        concat('$[', json_length(errors) - 3, ']'), concat('$[', json_length(errors) - 2, ']'),
+                        concat('$[', json_length(errors) - 1, ']')
+                    )
+                    else coalesce(errors, '[]')
+                end,
+                '$', json_object(
+                    'number', cast(coalesce(
+                        json_extract(errors, concat('$[', json_length(errors) - 1, '].number')), json_length(errors), 0
+                    ) as unsigned) + 1,
+                    'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', 'lease expired'
+                )
+            ),
             token = null,
             lease_until = null
         where state = 'in_progress' and cancelled_at is null;
@@ -594,11 +624,12 @@ begin
     -- The rows are returned before the change, because a take deletes them. If the change fails, an error follows the
     -- rows, and all is rolled back. So a client must read to the end.
     with message (
-        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
+        errors
     ) as (
         select
             message.id, payload, headers, attempts + 1, pushed_at, coalesce(cast(p_popped_at as datetime(6)), utc_timestamp(6)), coalesce(cast(p_popped_at as datetime(6)), utc_timestamp(6)) + interval p_lease second, priority,
-            convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+            convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at, errors
         from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         where state = 'ready' and sweep_at is null
         limit p_n
@@ -614,7 +645,8 @@ begin
             consumer = p_consumer,
             popped_at = p_popped_at,
             first_popped_at = coalesce(first_popped_at, p_popped_at),
-            lease_until = p_lease_until;
+            lease_until = p_lease_until
+        where state = 'ready';
     end if;
     if ours then
         commit;
@@ -659,11 +691,12 @@ begin
     -- The rows are returned before the change, which may delete them. If the change fails, an error follows the rows,
     -- and all is rolled back. So a client must read to the end.
     with message (
-        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
+        errors
     ) as (
         select
             message.id, payload, headers, attempts + 1, pushed_at, coalesce(cast(p_popped_at as datetime(6)), utc_timestamp(6)), coalesce(cast(p_popped_at as datetime(6)), utc_timestamp(6)) + interval null second, priority,
-            convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+            convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at, errors
         from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         where state = 'ready' and sweep_at is null
         limit p_n
@@ -681,8 +714,10 @@ begin
             case when null is null then cast(p_popped_at as datetime(6)) end, group_key, dedup_key, producer, p_consumer,
             headers, errors, payload
         from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+        where state = 'ready'
         for update;
-        delete tq_emails from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id;
+        delete tq_emails from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id
+        where state = 'ready';
     end if;
     if ours then
         commit;
@@ -770,6 +805,12 @@ begin
             message_text = 'retry_in is not from 0 to 100 years. Give another number of seconds.';
     end if;
     set p_error = coalesce(p_error, '');
+    if char_length(p_error) > 8000 then
+        set p_error = concat(
+            left(p_error, 3950), char(10 using utf8mb4), '[... ', char_length(p_error) - 2 * 3950,
+            ' characters left out ...]', char(10 using utf8mb4), right(p_error, 3950)
+        );
+    end if;
     if p_delay is null then
         select max(
             least(3600.0, 1.0 * pow(2.0, least(greatest(attempts - 1, 0), 12))) * (1 - 0.1 * rand())
@@ -786,9 +827,24 @@ begin
             'ready', 'scheduled', 'dead'
         ),
         due_at = case when attempts >= 5 then due_at else coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval delay second end,
-        errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-            'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
-        )),
+        errors = json_array_append(
+            case
+                when json_length(errors) >= 10 then json_extract(
+                    errors,
+                    '$[0]', '$[1]', '$[2]', concat('$[', json_length(errors) - 6, ']'),
+                    concat('$[', json_length(errors) - 5, ']'), concat('$[', json_length(errors) - 4, ']'),
+                    concat('$[', json_length(errors) - 3, ']'), concat('$[', json_length(errors) - 2, ']'),
+                    concat('$[', json_length(errors) - 1, ']')
+                )
+                else coalesce(errors, '[]')
+            end,
+            '$', json_object(
+                'number', cast(coalesce(
+                    json_extract(errors, concat('$[', json_length(errors) - 1, '].number')), json_length(errors), 0
+                ) as unsigned) + 1,
+                'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
+            )
+        ),
         token = null,
         lease_until = null;
     set changed = row_count();

@@ -5,7 +5,7 @@
 -- rollback puts all of them back, a crash before the commit too.
 select
     id, payload, headers, attempts + 1, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), cast(null as datetime(6)), priority,
-    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at, errors
 from tq_emails force index (tq_emails__state)
 where state = 'ready' and sweep_at is null and id > :low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(:now as datetime(6)), utc_timestamp(6)))
 order by id
@@ -20,5 +20,7 @@ select
     case when :token is null then cast(:popped_at as datetime(6)) end, group_key, dedup_key, producer, :consumer,
     headers, errors, payload
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+where state = 'ready'
 for update;
-delete tq_emails from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id;
+delete tq_emails from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id
+where state = 'ready';

@@ -60,6 +60,22 @@ create table tq_events__holes (
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: holes of tq_events';
 insert into tq_events__holes (first_id, last_id, seen_at) values (0, -1, utc_timestamp(6));
 
+-- create_topic_groups
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. It is
+-- a trigger, because a constraint would write the whole log anew, and be refused for what is there already. A row that
+-- closes a hole is no message; see close_holes.
+-- DELIMITER is for the client programs: there are semicolons inside the trigger.
+-- A crash before the end leaves tables that are not in the catalogue: see create. One in an upgrade leaves the trigger,
+-- which the next one makes anew.
+drop trigger if exists tq_events__grouped;
+delimiter //
+create trigger tq_events__grouped before insert on tq_events for each row
+    if new.group_key is null and new.pushed_at is not null then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'The topic has groups, and none is given. Give the message its group.';
+    end if //
+delimiter ;
+
 -- drop_ranges
 -- Drop the ranges of a subscription. It waits for transactions that use the table.
 -- The catalogue forgot the subscription before: a crash leaves a table that the next create of this name drops.
@@ -82,9 +98,39 @@ from tq_events__staged
 where write_id = :write and attempt in :attempts
 order by part, place;
 
+-- range_absorb
+-- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
+-- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
+-- stays, and so does one that the log does not have any more.
+-- Found, locked by their ids, deleted, as in purge. Those that are locked are asked again: a consumer may have had one
+-- since it was found.
+-- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- skipped, and range_remaining finds them. In one transaction with range_seek.
+select id
+from tq_events__s1 as message force index (primary)
+where (:force or state <> 'in_progress') and (first_popped_at is null or exists (
+        select 1
+        from tq_events__runs as run
+        where run.last_id = (select min(last_id) from tq_events__runs where last_id >= message.id)
+            and first_id <= message.id and first_offset + message.id - first_id >= :start
+            and first_offset > (select min(first_offset) from tq_events__runs)
+    ));
+select message.id
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1 as message force index (primary) on message.id = given.id
+where (:force or state <> 'in_progress') and (first_popped_at is null or exists (
+        select 1
+        from tq_events__runs as run
+        where run.last_id = (select min(last_id) from tq_events__runs where last_id >= message.id)
+            and first_id <= message.id and first_offset + message.id - first_id >= :start
+            and first_offset > (select min(first_offset) from tq_events__runs)
+    ))
+for update skip locked;
+delete tq_events__s1 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1 force index (primary) on tq_events__s1.id = given.id;
+
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them. Nothing if there are fewer than
--- :least. Four round trips in autocommit: the runs, the new row, that row, and the messages.
+-- :least. Three round trips in autocommit: the runs; the new row and a look at it; and the messages, without a lock.
 -- The first statement finds runs from :start on, which is a guess of the position, and the first offset of the log. The
 -- runs come back as :runs, and :end is their last offset. No run ever gives an offset another id, so it does not matter
 -- how old they are. If they do not have all of the range, nothing is claimed.
@@ -129,7 +175,7 @@ from tq_events__s1__ranges
 where id = last_insert_id() and token = :token;
 select
     id, payload, headers, 1, cast(pushed_at as char), :popped_at, :lease_until, 0,
-    convert(group_key using utf8mb4) as group_key, null, null
+    convert(group_key using utf8mb4) as group_key, null, null, null
 from tq_events force index (primary)
 where id between :low and :high;
 
@@ -156,6 +202,17 @@ select
     or exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'in_progress' and sweep_at <= coalesce(cast(:now as datetime(6)), utc_timestamp(6))),
     exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'ready');
 
+-- range_end_leases
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
+-- messages are then set apart as if it had expired.
+-- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
+select id
+from tq_events__s1__ranges force index (tq_events__s1__lease)
+where lease_until > coalesce(cast(:now as datetime(6)), utc_timestamp(6)) and last_offset >= :start
+for update skip locked;
+update json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1__ranges force index (primary) on tq_events__s1__ranges.id = given.id
+set lease_until = coalesce(cast(:now as datetime(6)), utc_timestamp(6));
+
 -- range_expire
 -- Range :id, whose lease has expired, is not in progress any more. The messages that had not left it are set apart.
 -- Index: the primary key. Locks: the row. In one transaction with range_set_apart.
@@ -163,12 +220,17 @@ update tq_events__s1__ranges set lease_until = null where id = :id;
 
 -- range_expired
 -- Up to :n ranges whose lease has expired, with their ids, and those of the messages that have left them.
--- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped.
+-- The second statement locks range :id if that is so still, for a packet that sets its messages apart.
+-- Index: tq_events__s1__lease, the primary key. Locks: the rows; locked rows are skipped.
 select id, pieces, left_ids
 from tq_events__s1__ranges force index (tq_events__s1__lease)
 where lease_until <= coalesce(cast(:now as datetime(6)), utc_timestamp(6))
 order by lease_until
 limit :n
+for update skip locked;
+select id
+from tq_events__s1__ranges force index (primary)
+where id = :id and lease_until <= coalesce(cast(:now as datetime(6)), utc_timestamp(6)) and left_ids <=> :left_ids
 for update skip locked;
 
 -- range_extend
@@ -304,15 +366,12 @@ from (
 ) as bounds;
 
 -- range_floor
--- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
+-- which its next claim begins.
 -- Indexes: tq_events__s1__lease, the primary key. Locks: none.
-select least(
-    last_offset + 1,
-    coalesce(
-        (select min(first_offset) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null),
-        last_offset + 1
-    )
-)
+select
+    (select min(first_offset) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null),
+    last_offset + 1
 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
@@ -333,6 +392,10 @@ for update;
 -- The range that was claimed under :token. No row, if the snapshot of the transaction is older than the claim.
 -- Index: tq_events__s1__token. Locks: none.
 select id from tq_events__s1__ranges force index (tq_events__s1__token) where token = :token;
+
+-- range_last
+-- The last range of a subscription, and the offset at which its next claim begins. Index: the primary key. Locks: none.
+select id, last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_live
 -- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
@@ -514,34 +577,18 @@ order by log.id;
 select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
--- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Nothing is
--- moved if another session does it just now, and has the lock of the first range.
--- The range is found as by range_claim, which has the statement for the runs. :ids are those of its messages.
--- Indexes: the primary keys. Locks: the rows. A crash leaves all or nothing.
-select id from tq_events__s1__ranges where id = 1 for update skip locked;
+-- Move the next messages of the log to the queue of an ordered subscription, and the position past them.
+-- The position is found by range_last, the runs by a statement of range_claim. The part computes :pieces and :ids, the
+-- messages from the offset :start to :end. The statements are one transaction and one round trip. The :id of the new
+-- range is that of the last one plus one. If another session has added one meanwhile, that is a duplicate key, and
+-- nothing is moved.
+-- A message without a group, which an older log may have, is in the group without a name.
+-- Indexes: the primary keys. Locks: the rows, for as long as the server needs. A crash leaves all or nothing.
 insert into tq_events__s1__ranges (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
-select
-    last_insert_id(id + 1), begins, ends, 0, 0,
-    concat('[', group_concat('[', low, ',', high, ']' order by first_offset), ']'), coalesce(cast(:now as datetime(6)), utc_timestamp(6)), coalesce(cast(:now as datetime(6)), utc_timestamp(6))
-from (
-    select
-        id, begins, ends, first_offset, run.low + greatest(begins - first_offset, 0) as low,
-        least(run.high, run.low + ends - first_offset) as high
-    from (
-        select
-            id, greatest(last_offset + 1, :first_offset) as begins,
-            least(greatest(last_offset + 1, :first_offset) + :n - 1, :end) as ends
-        from tq_events__s1__ranges order by id desc limit 1
-    ) as last
-    straight_join json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run
-) as piece
-where low <= high
-group by id, begins, ends
-having sum(high - low + 1) = ends - begins + 1;
-select pieces from tq_events__s1__ranges where id = last_insert_id();
+values (:id, :start, :end, 0, 0, :pieces, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), coalesce(cast(:now as datetime(6)), utc_timestamp(6)));
 delete tq_events__s1_history from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1_history force index (primary) on tq_events__s1_history.id = given.id;
 insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
-select log.id, 'ready', log.pushed_at, log.group_key, log.producer, log.headers, log.payload
+select log.id, 'ready', log.pushed_at, coalesce(log.group_key, ''), log.producer, log.headers, log.payload
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events as log force index (primary) on log.id = given.id
 on duplicate key update id = tq_events__s1.id;
 
@@ -587,6 +634,21 @@ where (id between :low and :high) and pushed_at is not null
 order by id desc
 limit :n;
 
+-- range_remaining
+-- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- or they are in progress.
+-- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all messages apart are read. Locks: none.
+select count(*) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null and last_offset >= :start;
+select count(*)
+from tq_events__s1 as message force index (primary)
+where first_popped_at is null or exists (
+        select 1
+        from tq_events__runs as run
+        where run.last_id = (select min(last_id) from tq_events__runs where last_id >= message.id)
+            and first_id <= message.id and first_offset + message.id - first_id >= :start
+            and first_offset > (select min(first_offset) from tq_events__runs)
+    );
+
 -- range_seek
 -- Let the next claim begin at :start. This changes the row that range_wait has added. Locks: the row.
 update tq_events__s1__ranges
@@ -596,7 +658,8 @@ where id = last_insert_id();
 -- range_set_apart
 -- The messages of :ids, which range :id holds, become rows of the subscription's queue: ready after :delay seconds, or
 -- dead letters if :attempts is :max_attempts.
--- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
+-- holds it apart.
 -- Indexes: the primary keys. Locks: the rows. In one transaction with range_mark or range_expire.
 delete tq_events__s1_history
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1_history force index (primary) on tq_events__s1_history.id = given.id;
@@ -621,8 +684,10 @@ straight_join json_table(:ids, '$[*]' columns (id bigint path '$')) as given
 straight_join tq_events as log force index (primary) on log.id = given.id
 where held.id = :id
 on duplicate key update
-    state = values(state), attempts = values(attempts), due_at = values(due_at), errors = values(errors),
-    token = null, lease_until = null;
+    attempts = if(tq_events__s1.state = 'in_progress', tq_events__s1.attempts, values(attempts)),
+    due_at = if(tq_events__s1.state = 'in_progress', tq_events__s1.due_at, values(due_at)),
+    errors = if(tq_events__s1.state = 'in_progress', tq_events__s1.errors, values(errors)),
+    state = if(tq_events__s1.state = 'in_progress', tq_events__s1.state, values(state));
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
@@ -709,6 +774,16 @@ where so_far - sure < :n
 order by finished_at desc
 limit :n;
 
+-- range_stay
+-- As range_wait, in a packet, if range :id is the last one still: then what was found before still holds. Else
+-- @tq_stays is false, or another session has just added a range, and that is a duplicate key.
+-- Index: the primary key. Locks: the new row.
+insert into tq_events__s1__ranges (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
+select :id + 1, last_offset + 1, last_offset, 0, 0, '[]', utc_timestamp(6), utc_timestamp(6)
+from (select id, last_offset from tq_events__s1__ranges order by id desc limit 1) as last
+where id = :id;
+set @tq_stays = @tq_stays and row_count();
+
 -- range_until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait. If it is
 -- not 0, the holes tell whether a message was committed late: each repeats the condition of the last statement.
@@ -745,40 +820,45 @@ from (select id, last_offset from tq_events__s1__ranges order by id desc limit 1
 
 -- sequence
 -- Give the messages that have become visible their offsets: those above the last run, and those in the last :n holes.
--- Never in a transaction of a caller: at READ COMMITTED each statement sees what was committed before it began. The
--- lock comes before the look, and if another session has it, nothing is done.
--- The fourth statement returns the islands above :last_id, the end of the runs: ids without a gap. The fifth one looks
--- into the holes, each of which repeats its condition, from the last to the first. So if it sees a message of a
--- transaction, it sees those with lower ids, too, and gives all of them their offsets in the order of their ids.
+-- Never in a transaction of a caller: at READ COMMITTED each statement sees what was committed before it began.
+-- The first five statements are one round trip, and look without locks: at the number of the changes so far, which the
+-- row of the id 0 has in last_id, at the last run, at the holes, and at the islands above the runs: ids without a gap.
+-- The sixth one looks into the holes, each of which repeats its condition, from the last to the first. So if it sees a
+-- message of a transaction, it sees those with lower ids, too, and gives all of them their offsets in the order of
+-- their ids.
 -- The part computes the new :runs; :ids, the first ids of the holes that were filled; and :pieces, the new holes. A run
 -- that continues the last one makes it longer, unless that one tells what was dropped.
--- Indexes: the primary keys, tq_events__s1__last_id. Locks: the row of the lock. A crash leaves all or nothing.
-select first_id from tq_events__holes where first_id = 0 for update skip locked;
+-- The other statements are one transaction and one round trip. If another session has changed something since the look,
+-- :version is not the number any more, and they change nothing.
+-- Indexes: the primary keys, tq_events__s1__last_id. Locks: the row of the id 0, for as long as the server needs. A crash
+-- leaves all or nothing.
+select last_id from tq_events__holes where first_id = 0;
 select first_offset, first_id, last_id, first_offset > (select min(first_offset) from tq_events__runs),
     (select max(last_id) from tq_events__runs)
 from tq_events__runs
 order by first_offset desc
 limit 1;
 select first_id, last_id from tq_events__holes where first_id > 0 order by first_id desc limit :n;
+select max(last_id) into @tq_highest from tq_events__runs;
 select min(id) as low, max(id) as high
 from (
     select id, id - row_number() over (order by id) as island
     from (
-        select id from tq_events force index (primary) where id > :last_id order by id limit 100000
+        select id from tq_events force index (primary) where id > @tq_highest order by id limit 100000
     ) as fresh
 ) as numbered
 group by island;
 select id from tq_events force index (primary) where id between :low and :high order by id limit 100000;
-update tq_events__runs set last_id = :last_id where first_offset = :first_offset;
+update tq_events__holes set last_id = last_id - 1 where first_id = 0 and last_id = :version;
+set @tq_first = row_count();
+update tq_events__runs set last_id = :last_id where first_offset = :first_offset and @tq_first;
 insert into tq_events__runs (first_offset, first_id, last_id)
-select first_offset, low, high from json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run;
-delete tq_events__holes from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__holes force index (primary) on tq_events__holes.first_id = given.id;
+select first_offset, low, high from json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run where @tq_first;
+delete tq_events__holes from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__holes force index (primary) on tq_events__holes.first_id = given.id
+where @tq_first;
 insert into tq_events__holes (first_id, last_id, seen_at)
-select low, high, utc_timestamp(6) from json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece;
-
--- sequence_wait
--- Wait for the lock of a topic's offsets, and hold it until the transaction ends.
-select first_id from tq_events__holes where first_id = 0 for update;
+select low, high, utc_timestamp(6) from json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece where @tq_first;
+select @tq_first;
 
 -- topic_bounds
 -- The first offset of the log, and the one after the last. Index: the primary key of the runs. Locks: none.
@@ -854,14 +934,38 @@ group by producer, pushed_at;
 
 -- topic_trim
 -- Drop messages that come before the offset :start: up to :n of them, in the order of the offsets.
--- The first statement finds runs; the first of them is the last message that was dropped before. The part chooses
--- :ids of messages, and computes :runs: the last message that is dropped now, and what is left of a run. The other
--- statements delete the messages, and replace the runs up to the offset :last_offset by these. All of it is under the
--- lock of sequence.
--- Indexes: the primary keys. Locks: the rows. A crash leaves all of a call, or nothing.
+-- The first two statements look without locks, as in sequence: the second one finds runs, of which the first one is the
+-- last message that was dropped before. The part chooses :ids of messages, and computes :runs: the last message that is
+-- dropped now, and what is left of a run. The others are one transaction and one round trip, and change nothing if
+-- another session has given offsets meanwhile. They delete the messages, and replace the runs up to the offset
+-- :last_offset by these.
+-- Three of them are left out while there is more to drop. They find without locks, and delete, rows that have closed
+-- holes, below all ids that are in runs or holes still; :highest is the highest id that was ever dropped. What is that
+-- old is dropped, so nothing that was to be kept is lost if an insert has such an id, and has waited since then.
+-- Indexes: the primary keys, tq_events__last_id. Locks: the rows. A crash leaves all of a call, or nothing.
+select last_id from tq_events__holes where first_id = 0;
 select first_offset, first_id, last_id from tq_events__runs where first_offset < :start order by first_offset limit :n;
-delete tq_events from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events force index (primary) on tq_events.id = given.id;
-delete from tq_events__runs where first_offset <= :last_offset;
+update tq_events__holes set last_id = last_id - 1 where first_id = 0 and last_id = :version;
+set @tq_first = row_count();
+delete tq_events from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events force index (primary) on tq_events.id = given.id where @tq_first;
+delete from tq_events__runs where first_offset <= :last_offset and @tq_first;
 insert into tq_events__runs (first_offset, first_id, last_id)
-select first_offset, low, high from json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run;
+select first_offset, low, high from json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run where @tq_first;
+select least(
+    :highest + 1,
+    coalesce((select min(first_id) from tq_events__holes where first_id > 0), :highest + 1),
+    coalesce((
+        select first_id from tq_events__runs force index (tq_events__last_id)
+        where first_offset > :last_offset order by last_id limit 1
+    ), :highest + 1)
+) into @tq_lowest;
+select json_arrayagg(id) into @tq_closed
+from (
+    select id from tq_events force index (primary) where id < @tq_lowest and pushed_at is null order by id limit 10000
+) as closed;
+delete tq_events
+from json_table(@tq_closed, '$[*]' columns (id bigint path '$')) as given
+straight_join tq_events force index (primary) on tq_events.id = given.id
+where @tq_first;
+select @tq_first;
 

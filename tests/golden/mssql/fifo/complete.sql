@@ -1,11 +1,11 @@
--- A word after a colon is a parameter; with --values there are examples, for sqlcmd.
+-- A variable that begins with @p_ is a parameter; with --values there are examples, for sqlcmd.
 
--- Complete the messages of the JSON array :ids that are held under :token: one statement moves them to the history.
+-- Complete the messages of the JSON array @p_ids that are held under @p_token: one statement moves them to the history.
 -- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
 -- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
+declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
 delete from message
 output
     deleted.id, deleted.attempts, deleted.priority, deleted.pushed_at, deleted.due_at, deleted.first_popped_at,

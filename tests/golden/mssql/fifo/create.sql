@@ -29,6 +29,19 @@ if object_id(N'tq__paused', N'U') is null
         until datetime2(6) not null
     );
 
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'tq__dropped', N'U') is null
+    create table tq__dropped (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
+    );
+
+-- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
+-- the creators' lock; this is for printed SQL. Index: the primary key.
+insert into tq__dropped (name) values ('tq_emails');
+delete from tq__dropped where name = 'tq_emails';
+
 -- A queue's table. Its clustered index depends on the order of the queue:
 --   fifo, lifo, priority: clustered on the identity. Messages are stored in the order of their pushes, so that
 --     neighbours are read and deleted together. A few consumers drain it fastest.
@@ -107,4 +120,4 @@ create index tq_emails__finished on tq_emails_history (finished_at) include (pop
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (cast('emails' as nvarchar(255)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 5, sysutcdatetime());
+values (cast('emails' as nvarchar(255)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 6, sysutcdatetime());

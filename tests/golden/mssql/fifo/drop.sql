@@ -56,5 +56,9 @@ drop table if exists tq_emails__moved;
 -- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
 delete from tq__paused where name = 'tq_emails';
 
+-- Note the table of a queue, in the transaction that drops it: nothing new gets its name.
+insert into tq__dropped (name)
+select 'tq_emails' where not exists (select 1 from tq__dropped where name = 'tq_emails');
+
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = cast('emails' as nvarchar(255));

@@ -48,11 +48,33 @@ begin
             when attempts >= @max_attempts then 'dead'
             else 'ready'
         end,
-        errors = case when cancelled_at is not null then errors else json_modify(coalesce(errors, N'[]'), 'append $', json_query((
-            select
-                attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
-            for json path, without_array_wrapper, include_null_values
-        ))) end,
+        errors = case when cancelled_at is not null then errors else json_modify(
+            case
+                when (select count(*) from openjson(errors)) >= 10 then (
+                    select kept.number, kept.attempt, kept.at, kept.consumer, kept.error
+                    from openjson(errors) as entry
+                    cross apply openjson(entry.value) with (
+                        number int, attempt int, at nvarchar(33), consumer nvarchar(512), error nvarchar(max)
+                    ) as kept
+                    where cast(entry.[key] as int) < 3
+                        or cast(entry.[key] as int) >= (select count(*) from openjson(errors)) - 6
+                    order by cast(entry.[key] as int)
+                    for json path, include_null_values
+                )
+                else coalesce(errors, N'[]')
+            end,
+            'append $', json_query((
+                select
+                    coalesce((
+                        select top (1) coalesce(last.number, cast(entry.[key] as int) + 1)
+                        from openjson(errors) as entry
+                        cross apply openjson(entry.value) with (number int) as last
+                        order by cast(entry.[key] as int) desc
+                    ), 0) + 1 as number,
+                    attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+                for json path, without_array_wrapper, include_null_values
+            ))
+        ) end,
         token = case when cancelled_at is not null then token end,
         lease_until = case when cancelled_at is not null then lease_until end;
     declare @moved int = @@rowcount;
@@ -304,11 +326,33 @@ begin
         and message.cancelled_at is not null
         and (message.token = @token or (@token is null and message.lease_until <= @now));
     update message
-    set errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
-            select
-                attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
-            for json path, without_array_wrapper, include_null_values
-        )))
+    set errors = json_modify(
+            case
+                when (select count(*) from openjson(errors)) >= 10 then (
+                    select kept.number, kept.attempt, kept.at, kept.consumer, kept.error
+                    from openjson(errors) as entry
+                    cross apply openjson(entry.value) with (
+                        number int, attempt int, at nvarchar(33), consumer nvarchar(512), error nvarchar(max)
+                    ) as kept
+                    where cast(entry.[key] as int) < 3
+                        or cast(entry.[key] as int) >= (select count(*) from openjson(errors)) - 6
+                    order by cast(entry.[key] as int)
+                    for json path, include_null_values
+                )
+                else coalesce(errors, N'[]')
+            end,
+            'append $', json_query((
+                select
+                    coalesce((
+                        select top (1) coalesce(last.number, cast(entry.[key] as int) + 1)
+                        from openjson(errors) as entry
+                        cross apply openjson(entry.value) with (number int) as last
+                        order by cast(entry.[key] as int) desc
+                    ), 0) + 1 as number,
+                    attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+                for json path, without_array_wrapper, include_null_values
+            ))
+        )
     from tq_emails as message with (rowlock, forceseek)
     where @error is not null and message.id in (select there.id from @message as there);
     delete from message
@@ -387,6 +431,7 @@ begin
         declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
         declare @id bigint;
         declare @words nvarchar(2048);
+        declare @pushed table (id bigint not null primary key);
         while 1 = 1
         begin
             declare @payload nvarchar(max) = cast(@p_payload as nvarchar(max));
@@ -400,6 +445,8 @@ begin
             declare @due datetime2(6) = coalesce(cast(@due_utc as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
                 dateadd(minute, cast(floor(@delay / 60) as int), @now)));
             insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+            output inserted.id
+            into @pushed
             select
                 @payload, @headers, @producer, @priority, @group, @key, @now, @due,
                 case when @due > @now then 'scheduled' else 'ready' end
@@ -408,7 +455,8 @@ begin
                     select 1 from tq_emails as there with (readcommittedlock)
                     where there.dedup_key = @key and there.dedup_key is not null
                 );
-            set @id = case when @@rowcount = 1 then scope_identity() end;
+            -- Not SCOPE_IDENTITY(): an OUTPUT ... INTO a table with an identity of its own changes that.
+            set @id = (select id from @pushed);
             if @id is not null or @p_on_conflict = 'skip' break;
             if @p_on_conflict = 'raise'
             begin
@@ -754,7 +802,7 @@ begin
         declare @claimed table (
             id bigint, payload nvarchar(max), headers nvarchar(max), attempts int, pushed_at datetime2(6),
             popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510),
-            dedup_key nvarchar(510), due_at datetime2(6)
+            dedup_key nvarchar(510), due_at datetime2(6), errors nvarchar(max)
         );
         exec @moved = tq_emails__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
@@ -770,7 +818,7 @@ begin
             with next as (
                 select top (@n)
                     id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
-                    dedup_key, consumer, headers, payload
+                    dedup_key, consumer, headers, errors, payload
                 from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
                 where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > @now)
                 order by id
@@ -786,7 +834,7 @@ begin
             output
                 inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
                 inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,
-                convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at
+                convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at, inserted.errors
             into @claimed;
             set @p_n = @p_n - @@rowcount;
             if @p_n <= 0 or @swept = 1 break;
@@ -798,6 +846,7 @@ begin
         end;
         select
             id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
+            errors,
             @p_token as token
         from @claimed
         order by id;
@@ -889,7 +938,7 @@ begin
         from @claimed;
         select
             id, payload, headers, attempts, pushed_at, popped_at, cast(null as datetime2(6)) as lease_until, priority,
-            group_key, dedup_key, due_at
+            group_key, dedup_key, due_at, errors
         from @claimed
         order by id;
         commit transaction;
@@ -984,6 +1033,14 @@ begin
         if @p_delay not between 0 and 3200000000
             throw 51001, N'retry_in is not from 0 to 100 years. Give another one.', 1;
         set @p_error = coalesce(@p_error, N'');
+        -- This collation counts a character of two code units as one, and does not cut it in two.
+        if len((@p_error + N'.') collate Latin1_General_100_CI_AS_SC) - 1 > 8000
+            set @p_error = concat(
+                left(@p_error collate Latin1_General_100_CI_AS_SC, 3950), nchar(10), N'[... ',
+                len((@p_error + N'.') collate Latin1_General_100_CI_AS_SC) - 1 - 2 * 3950,
+                N' characters left out ...]', nchar(10),
+                right(@p_error collate Latin1_General_100_CI_AS_SC, 3950)
+            );
         if @p_delay is null
             select @p_delay = (
                 select min(wait.seconds)
@@ -1012,11 +1069,33 @@ begin
             end,
             due_at = case when attempts >= @max_attempts then due_at else dateadd(microsecond, cast(round((given.delay - floor(given.delay / 60) * 60) * 1e6, 0) as int),
             dateadd(minute, cast(floor(given.delay / 60) as int), @now)) end,
-            errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
-                select
-                    attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
-                for json path, without_array_wrapper, include_null_values
-            ))),
+            errors = json_modify(
+                case
+                    when (select count(*) from openjson(errors)) >= 10 then (
+                        select kept.number, kept.attempt, kept.at, kept.consumer, kept.error
+                        from openjson(errors) as entry
+                        cross apply openjson(entry.value) with (
+                            number int, attempt int, at nvarchar(33), consumer nvarchar(512), error nvarchar(max)
+                        ) as kept
+                        where cast(entry.[key] as int) < 3
+                            or cast(entry.[key] as int) >= (select count(*) from openjson(errors)) - 6
+                        order by cast(entry.[key] as int)
+                        for json path, include_null_values
+                    )
+                    else coalesce(errors, N'[]')
+                end,
+                'append $', json_query((
+                    select
+                        coalesce((
+                            select top (1) coalesce(last.number, cast(entry.[key] as int) + 1)
+                            from openjson(errors) as entry
+                            cross apply openjson(entry.value) with (number int) as last
+                            order by cast(entry.[key] as int) desc
+                        ), 0) + 1 as number,
+                        attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+                    for json path, without_array_wrapper, include_null_values
+                ))
+            ),
             token = null,
             lease_until = null
         from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given

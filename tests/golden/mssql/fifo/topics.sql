@@ -157,6 +157,12 @@ begin
     commit transaction;
 end;
 
+-- create_topic_groups
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. With
+-- NOCHECK: an upgrade neither reads the log nor refuses what is there already.
+-- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
+alter table tq_events with nocheck add constraint ck_tq_events__grouped check (group_key is not null);
+
 -- drop_ranges
 -- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
 drop table if exists tq_events__s1__ranges;
@@ -188,11 +194,50 @@ where write_id = @write and attempt in (select attempt from @given)
 order by part, place;
 select rowcount_big() as pushed;
 
+-- range_absorb
+-- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
+-- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
+-- stays, and so does one that the log does not have any more.
+-- 1,000 a statement; see create. Each is asked again when it is locked: a consumer may have had one since it was found.
+-- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- skipped, and range_remaining finds them. In one transaction with range_seek.
+declare @start bigint = :start;
+declare @force bit = :force;
+declare @deleted bigint = 1000;
+declare @number bigint = 0;
+declare @gone table (id bigint not null primary key);
+insert into @gone (id)
+select message.id
+from tq_events__s1 as message with (readpast, readcommittedlock)
+where (@force = 1 or message.state <> 'in_progress') and (message.first_popped_at is null or exists (
+        select 1
+        from (select top (1) first_offset, first_id from tq_events__runs where last_id >= message.id order by last_id) as run
+        where run.first_id <= message.id and run.first_offset + message.id - run.first_id >= @start
+            and run.first_offset > (select min(every.first_offset) from tq_events__runs as every)
+    ));
+while @deleted > 0
+begin
+    delete top (1000) from message
+    from tq_events__s1 as message with (rowlock, readpast, readcommittedlock, forceseek)
+    where message.id in (select one.id from @gone as one) and (@force = 1 or message.state <> 'in_progress')
+        and (message.first_popped_at is null or exists (
+            select 1
+            from (select top (1) first_offset, first_id from tq_events__runs where last_id >= message.id order by last_id) as run
+            where run.first_id <= message.id and run.first_offset + message.id - run.first_id >= @start
+                and run.first_offset > (select min(every.first_offset) from tq_events__runs as every)
+        ));
+    set @deleted = rowcount_big();
+    set @number = @number + @deleted;
+end;
+select @number as deleted;
+
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them. If too few have offsets, it
 -- sequences first; see create_topic.
 -- One claim of a subscription at a time: each begins after the last range, and the application lock comes before the
--- look at it. Locks: that one, until the transaction ends, so never in one of a caller.
+-- look at it. Locks: that one, until the transaction ends, so never in one of a caller. A claim that does not get it
+-- within the lock time-out claims nothing.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
 -- dropped meanwhile, nothing is claimed; the next claim begins after them.
@@ -221,8 +266,6 @@ if @ends - @begins + 1 < @n
     exec tq_events__sequence 0;
 begin transaction;
 exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
-if @granted < 0
-    throw 51000, N'tablequeue: other consumers are claiming from this subscription', 1;
 select top (1) @begins = last_offset + 1
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
 order by id desc;
@@ -249,14 +292,14 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
-where not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > @now)
+where @granted >= 0 and not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > @now)
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;
 commit transaction;
 select
     message.id, message.payload, message.headers, 1, message.pushed_at, @now, @until, 0,
-    convert(nvarchar(510), message.group_key) as group_key, null, null
+    convert(nvarchar(510), message.group_key) as group_key, null, null, null
 from @pieces as piece
 inner join tq_events as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
 order by piece.first_offset, message.id;
@@ -302,6 +345,17 @@ select
         else 0
     end as ready;
 
+-- range_end_leases
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
+-- messages are then set apart as if it had expired.
+-- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
+declare @start bigint = :start;
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+update held
+set lease_until = @now
+from tq_events__s1__ranges as held with (rowlock, readpast, readcommittedlock)
+where held.lease_until > @now and held.last_offset >= @start;
+
 -- range_expire
 -- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
 -- or dead letters if one attempt was all they had. The range is not in progress any more.
@@ -346,7 +400,8 @@ begin
     where message.id in (select one.id from @lost as one where one.id > @after and one.id <= @upto);
     delete from message
     from tq_events__s1 as message with (rowlock, forceseek)
-    where message.id in (select one.id from @lost as one where one.id > @after and one.id <= @upto);
+    where message.id in (select one.id from @lost as one where one.id > @after and one.id <= @upto)
+        and message.state <> 'in_progress';
     insert into tq_events__s1 (
         id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
         payload
@@ -363,7 +418,8 @@ begin
         message.payload
     from @lost as one
     inner join tq_events as message with (forceseek) on message.id = one.id
-    where one.id > @after and one.id <= @upto;
+    where one.id > @after and one.id <= @upto
+        and not exists (select 1 from tq_events__s1 as held where held.id = one.id);
     set @after = @upto;
 end;
 update tq_events__s1__ranges with (rowlock)
@@ -605,17 +661,15 @@ from (
 ) as bounds;
 
 -- range_floor
--- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
+-- which its next claim begins.
 -- Indexes: tq_events__s1__lease, tq_events__s1__last. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it is refused
 -- (error 1222) while a transaction is finishing a range, which may be rolled back; topics.py says what then.
-select coalesce(
-    (select min(first_offset) from tq_events__s1__ranges with (nowait) where lease_until is not null),
-    (
-        select top (1) last_offset + 1
-        from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
-        order by id desc
-    )
-) as first;
+select top (1)
+    (select min(held.first_offset) from tq_events__s1__ranges as held with (nowait) where held.lease_until is not null) as first,
+    last_offset + 1 as position
+from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+order by id desc;
 
 -- range_hold
 -- Lock the ranges under :token. Return the messages of :ids that they hold: those that have not left them.
@@ -1028,6 +1082,7 @@ order by id desc;
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Returns
 -- their ids. In one transaction with range_lock: one session moves messages at a time.
+-- A message without a group, which an older log may have, is in the group without a name.
 -- Indexes: tq_events__s1__last, the primary keys. Locks: the new rows; READPAST as in range_claim. A crash leaves all or
 -- nothing.
 declare @n bigint = :n;
@@ -1067,7 +1122,8 @@ where message.id in (select moved.id from @moved as moved);
 insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
 output inserted.id
 select
-    moved.id, 'ready', message.pushed_at, message.group_key, message.producer, message.headers, message.payload
+    moved.id, 'ready', message.pushed_at, coalesce(message.group_key, 0x), message.producer, message.headers,
+    message.payload
 from @moved as moved
 inner join tq_events as message with (forceseek, readcommittedlock) on message.id = moved.id
 where not exists (select 1 from tq_events__s1 as there where there.id = moved.id)
@@ -1090,6 +1146,25 @@ begin
     set @deleted = rowcount_big();
 end;
 
+-- range_remaining
+-- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- or they are in progress.
+-- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all messages apart are read.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+declare @start bigint = :start;
+select
+    (select count_big(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= @start)
+    + (
+        select count_big(*)
+        from tq_events__s1 as message
+        where message.first_popped_at is null or exists (
+            select 1
+            from (select top (1) first_offset, first_id from tq_events__runs where last_id >= message.id order by last_id) as run
+            where run.first_id <= message.id and run.first_offset + message.id - run.first_id >= @start
+                and run.first_offset > (select min(every.first_offset) from tq_events__runs as every)
+        )
+    ) as remaining;
+
 -- range_seek
 -- Let the next claim begin at :start. The row has no messages. Locks: range_wait comes before it.
 declare @start bigint = :start;
@@ -1100,7 +1175,8 @@ values (@start, @start - 1, 0, 0, @now, @now);
 -- range_set_apart
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts.
--- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
+-- holds it apart.
 -- FOR XML PATH joins ids, as in range_mark.
 -- Indexes: tq_events__s1__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
@@ -1139,7 +1215,7 @@ from tq_events__s1_history as message with (rowlock, forceseek)
 where message.id in (select one.id from @left as one);
 delete from message
 from tq_events__s1 as message with (rowlock, forceseek)
-where message.id in (select one.id from @left as one);
+where message.id in (select one.id from @left as one) and message.state <> 'in_progress';
 insert into tq_events__s1 (
     id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
     payload
@@ -1158,7 +1234,8 @@ select
     end,
     message.payload
 from @left as one
-inner join tq_events as message with (forceseek) on message.id = one.id;
+inner join tq_events as message with (forceseek) on message.id = one.id
+where not exists (select 1 from tq_events__s1 as held where held.id = one.id);
 update held
 set apart_ids = concat(coalesce(left(held.apart_ids, len(held.apart_ids) - 1) + ',', '['), marked.ids, ']')
 from (
@@ -1326,7 +1403,8 @@ order by finished_at desc;
 
 -- range_until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected. For waiting consumers.
--- Indexes: those of the states, tq_events__s1__last, tq_events__s1__lease, the primary keys; one entry of each, a hundred holes.
+-- Indexes: those of the states, tq_events__s1__last, tq_events__s1__lease, the primary keys; one entry of each, and one for each
+-- hole.
 -- Locks: none that lasts. READPAST passes over messages in flight, and over what others are finishing.
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 select
@@ -1348,11 +1426,7 @@ select
             )
             or exists (
                 select 1
-                from (
-                    select top (100) first_id, last_id
-                    from tq_events__holes with (readpast, readcommittedlock)
-                    order by first_id desc
-                ) as hole
+                from tq_events__holes as hole with (readpast, readcommittedlock)
                 inner join tq_events as message with (forceseek, readpast, readcommittedlock)
                     on message.id between hole.first_id and hole.last_id
             ) then 0e0
@@ -1386,7 +1460,8 @@ if @granted < 0
 -- can fill any more.
 -- A transaction that pushes holds an intent lock on the log until it ends. So at a moment at which nobody has one,
 -- which a shared lock on the table proves, all transactions that were given ids before have ended. The lock lasts for
--- one statement that reads one row, and is not waited for: on a busy topic the holes stay, which costs looks at them.
+-- one statement that reads one row. HOLDLOCK takes it under READ_COMMITTED_SNAPSHOT, too. It is not waited for: on a
+-- busy topic the holes stay, which costs looks at them.
 -- A hole must also have been seen a minute before: that the intent lock comes before the id is not documented.
 -- Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction of a caller.
 declare @seen_before datetime2(6) = dateadd(minute, -1, sysutcdatetime());
@@ -1398,7 +1473,7 @@ if @@trancount = 0
 begin
     set lock_timeout 0;
     begin try
-        select top (1) @one = id from tq_events with (tablock, readcommittedlock);
+        select top (1) @one = id from tq_events with (tablock, holdlock);
         set @quiet = 1;
     end try
     begin catch

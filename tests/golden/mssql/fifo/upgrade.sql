@@ -109,10 +109,18 @@ if object_id(N'tq__paused', N'U') is null
         until datetime2(6) not null
     );
 
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'tq__dropped', N'U') is null
+    create table tq__dropped (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
+    );
+
 -- From schema version 4 to 5: messages that expire or are cancelled. No table is written anew.
 -- Locks: the tables, for a moment. Runs in one transaction: a crash leaves version 4.
 alter table tq_emails add expires_at datetime2(6) null, cancelled_at datetime2(6) null;
 alter table tq_emails_history add outcome varchar(9) collate Latin1_General_100_BIN2 null;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 5 where name = cast('emails' as nvarchar(255));
+update tq_queues set schema_version = 6 where name = cast('emails' as nvarchar(255));

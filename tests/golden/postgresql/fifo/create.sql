@@ -20,6 +20,16 @@ create table if not exists tq__paused (
     until timestamptz not null
 );
 
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Under the creators' lock. A crash leaves nothing.
+create table if not exists tq__dropped (name text constraint tq__dropped_name primary key);
+
+-- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
+-- the creators' lock; this is for printed SQL. Index: the primary key.
+insert into tq__dropped (name) values ('tq_emails');
+delete from tq__dropped where name = 'tq_emails';
+
 -- A queue's table. A message is in exactly one of the five partial indexes of the states; the ready one has the
 -- columns of the order. A deduplication key is unique among the messages in the table: live ones and dead letters.
 -- Autovacuum by a fixed number of dead rows: a share of the table would come too late for a long backlog.
@@ -142,4 +152,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 5, statement_timestamp());
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 6, statement_timestamp());

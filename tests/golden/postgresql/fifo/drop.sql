@@ -55,5 +55,8 @@ drop table if exists tq_emails__moved;
 -- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
 delete from tq__paused where name = 'tq_emails';
 
+-- Note the table of a queue, in the transaction that drops it: nothing new gets its name.
+insert into tq__dropped (name) values ('tq_emails') on conflict do nothing;
+
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = 'emails';

@@ -23,4 +23,4 @@ where ctid = any(array(
 ))
 returning
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
-    due_at;
+    due_at, cast(errors as text);

@@ -41,7 +41,7 @@ create or replace function public.tq_emails_claim(
     p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz
 ) returns table (
     id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, errors jsonb
 ) language plpgsql as $$
     #variable_conflict use_column
     declare
@@ -69,7 +69,7 @@ create or replace function public.tq_emails_claim(
                 ))
                 returning
                     id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
-                    due_at;
+                    due_at, errors;
             get diagnostics claimed = row_count;
             p_n := p_n - claimed;
             exit when p_n <= 0 or swept;
@@ -97,7 +97,7 @@ create or replace function public.tq_emails_remove(
     p_n integer, p_consumer text, p_token uuid, p_now timestamptz
 ) returns table (
     id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, errors jsonb
 ) language plpgsql as $$
     #variable_conflict use_column
     declare
@@ -128,7 +128,7 @@ create or replace function public.tq_emails_remove(
                 from taken
                 returning
                     id, payload, headers, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key,
-                    dedup_key, due_at;
+                    dedup_key, due_at, errors;
             get diagnostics removed = row_count;
             p_n := p_n - removed;
             exit when p_n <= 0 or swept;
@@ -176,9 +176,15 @@ returns bigint language plpgsql as $$
                         else 'ready'
                     end,
                     errors = case
-                        when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-                            'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
-                        ))
+                        when state = 'in_progress' then case
+                        when jsonb_array_length(errors) >= 10
+                            then jsonb_path_query_array(errors, '$[0 to 2]')
+                                || jsonb_path_query_array(errors, '$[last - 5 to last]')
+                        else coalesce(errors, '[]')
+                    end || jsonb_build_array(jsonb_build_object(
+                        'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
+                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast('lease expired' as text)
+                    ))
                         else errors
                     end,
                     token = null,
@@ -188,9 +194,15 @@ returns bigint language plpgsql as $$
             ), cancelled as (
                 delete from public.tq_emails
                 where id = any(array(select id from expired where cancelled_at is not null))
-                returning *, coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-                    'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
-                )) as all_errors
+                returning *, case
+                        when jsonb_array_length(errors) >= 10
+                            then jsonb_path_query_array(errors, '$[0 to 2]')
+                                || jsonb_path_query_array(errors, '$[last - 5 to last]')
+                        else coalesce(errors, '[]')
+                    end || jsonb_build_array(jsonb_build_object(
+                        'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
+                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast('lease expired' as text)
+                    )) as all_errors
             ), kept as (
                 insert into public.tq_emails_history (
                     id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
@@ -594,7 +606,7 @@ create or replace function public.tq_emails_pop(
     p_now timestamptz default null
 ) returns table (
     id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, errors jsonb,
     token uuid
 ) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     #variable_conflict use_column
@@ -629,7 +641,7 @@ create or replace function public.tq_emails_take(
     p_now timestamptz default null
 ) returns table (
     id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, errors jsonb
 ) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     #variable_conflict use_column
     begin
@@ -708,6 +720,12 @@ create or replace function public.tq_emails_fail(
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         p_error := coalesce(p_error, '');
+        if char_length(p_error) > 8000 then
+            p_error := concat(
+                left(p_error, 3950), chr(10), '[... ', char_length(p_error) - 2 * 3950,
+                ' characters left out ...]', chr(10), right(p_error, 3950)
+            );
+        end if;
         perform public.tq_emails_unpack(p_token);
         if p_delay is null then
             select least(
@@ -728,7 +746,13 @@ create or replace function public.tq_emails_fail(
                     when attempts >= 5 then due_at
                     else coalesce(cast(p_now as timestamptz), statement_timestamp()) + given.delay * interval '1 second'
                 end,
-                errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                errors = case
+                    when jsonb_array_length(errors) >= 10
+                        then jsonb_path_query_array(errors, '$[0 to 2]')
+                            || jsonb_path_query_array(errors, '$[last - 5 to last]')
+                    else coalesce(errors, '[]')
+                end || jsonb_build_array(jsonb_build_object(
+                    'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
                     'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(p_error as text)
                 )),
                 token = null,
@@ -751,7 +775,13 @@ create or replace function public.tq_emails_fail(
                 where id = any(cast(array[p_id] as bigint[])) and token = cast(p_token as uuid) and cancelled_at is not null
                 returning *, case
                     when cast(p_error as text) is null then errors
-                    else coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                    else case
+                        when jsonb_array_length(errors) >= 10
+                            then jsonb_path_query_array(errors, '$[0 to 2]')
+                                || jsonb_path_query_array(errors, '$[last - 5 to last]')
+                        else coalesce(errors, '[]')
+                    end || jsonb_build_array(jsonb_build_object(
+                        'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
                         'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(p_error as text)
                     ))
                 end as all_errors
@@ -833,7 +863,13 @@ create or replace function public.tq_emails_release(
                 where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid) and cancelled_at is not null
                 returning *, case
                     when cast(null as text) is null then errors
-                    else coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                    else case
+                        when jsonb_array_length(errors) >= 10
+                            then jsonb_path_query_array(errors, '$[0 to 2]')
+                                || jsonb_path_query_array(errors, '$[last - 5 to last]')
+                        else coalesce(errors, '[]')
+                    end || jsonb_build_array(jsonb_build_object(
+                        'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
                         'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(null as text)
                     ))
                 end as all_errors

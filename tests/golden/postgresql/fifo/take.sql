@@ -25,4 +25,4 @@ select
 from taken
 returning
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key,
-    dedup_key, due_at;
+    dedup_key, due_at, cast(errors as text);

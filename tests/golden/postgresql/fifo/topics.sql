@@ -1,3 +1,145 @@
+-- create_range_functions
+-- The functions of a subscription. An upgrade to schema version 6 makes them anew: the claim returned the messages.
+-- Runs in one transaction with create_ranges: a crash leaves nothing.
+drop function if exists tq_events__s1__ranges_claim;
+-- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first; if
+-- none has, it waits for another session that does it just now. While claims are paused it claims none.
+-- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
+-- held, nothing is claimed. Returns whether it was; true without `held`.
+-- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
+-- it began, so the lock comes before the look at the last range. All other consumers wait for it. So it returns no
+-- message, and tq_events__s1__ranges_read reads them when the transaction has ended: a client may take for ever to receive them.
+-- The commit of a transaction that only claims need not be on the disk: if the server crashes before, the range is
+-- claimed again, and the token of the lost claim finishes nothing.
+create function tq_events__s1__ranges_claim(
+    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean,
+    held uuid, held_messages integer, held_sum bigint
+)
+    returns boolean language plpgsql set jit = off as $$
+    declare
+        begins bigint;
+        ends bigint;
+    begin
+        if held is null and pg_current_xact_id_if_assigned() is null then
+            perform set_config('synchronous_commit', 'off', true);
+        end if;
+        if exists (select from tq__paused where name = 'tq_events__s1' and until > at) then
+            n = 0;
+        end if;
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
+        into begins from tq_events__s1__ranges order by id desc limit 1;
+        select first_offset + last_id - first_id into ends from tq_events__runs order by first_offset desc limit 1;
+        if ends - begins + 1 < n then
+            perform tq_events__sequence(all_holes, ends < begins);
+        end if;
+        if held is not null then
+            update tq_events__s1__ranges
+            set finished_at = at, lease_until = null
+            where token = held and lease_until is not null
+                and messages = held_messages and ids_sum = held_sum and left_ids is null;
+            if not found then
+                return false;
+            end if;
+        end if;
+        perform pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
+        into begins from tq_events__s1__ranges order by id desc limit 1;
+        select least(first_offset + last_id - first_id, begins + n - 1)
+        into ends from tq_events__runs order by first_offset desc limit 1;
+        if ends >= begins then
+            insert into tq_events__s1__ranges (
+                first_offset, last_offset, messages, ids_sum, token, consumer, popped_at, lease_until
+            )
+            select
+                begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) / 2), as_token, who, at,
+                at + lease * interval '1 second'
+            from (
+                select
+                    first_id + greatest(begins - first_offset, 0) as low,
+                    least(last_id, first_id + ends - first_offset) as high
+                from tq_events__runs
+                where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= begins)
+                    and first_offset <= ends
+            ) as pieces;
+        end if;
+        return true;
+    end;
+    $$;
+-- The messages of the range under `as_token`, in the order of their offsets. Locks: none.
+create or replace function tq_events__s1__ranges_read(as_token uuid)
+    returns table (
+        id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+        lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+    ) language plpgsql set jit = off as $$
+    #variable_conflict use_column
+    begin
+        return query
+            with pieces as materialized (
+                select
+                    popped_at, lease_until, run.first_offset,
+                    run.first_id + greatest(held.first_offset - run.first_offset, 0) as low,
+                    least(run.last_id, run.first_id + held.last_offset - run.first_offset) as high
+                from tq_events__s1__ranges as held
+                join tq_events__runs as run
+                    on run.first_offset <= held.last_offset and run.first_offset >= (
+                        select max(first_offset) from tq_events__runs where first_offset <= held.first_offset
+                    )
+                where token = as_token and lease_until is not null
+            )
+            select
+                log.id, log.payload, log.headers, 1, log.pushed_at, popped_at, lease_until, 0, log.group_key,
+                cast(null as text), cast(null as timestamptz)
+            from pieces
+            join tq_events as log on log.id between low and high
+            order by first_offset, log.id;
+    end;
+    $$;
+-- Move the next `n` messages of the log to the queue of an ordered subscription, and the position past them. It
+-- sequences first. A message without a group, which an older log may have, is in the group without a name. Returns the
+-- number. Nothing is moved if another session does it just now.
+-- Indexes: the primary keys. Locks: an advisory one of the subscription, until the transaction ends, so it is one call:
+-- no client that is suspended holds it. A crash leaves all or nothing.
+create or replace function tq_events__s1__ranges_pump(n integer, at timestamptz) returns integer
+    language plpgsql set jit = off as $$
+    #variable_conflict use_column
+    declare
+        number integer;
+    begin
+        perform tq_events__sequence(true, true);
+        if not pg_try_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325)) then
+            return 0;
+        end if;
+        with bounds as (
+            select
+                greatest(
+                    (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
+                    (select min(first_offset) + 1 from tq_events__runs)
+                ) as begins,
+                (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) as ends
+        ), moved as (
+            insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
+            select begins, least(begins + n - 1, ends), 0, 0, at, at from bounds where begins <= ends
+            returning first_offset, last_offset
+        ), messages as materialized (
+            select log.*
+            from moved
+            join tq_events__runs as run
+                on run.first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= moved.first_offset)
+                    and run.first_offset <= moved.last_offset
+            join tq_events as log on log.id
+                between run.first_id + greatest(moved.first_offset - run.first_offset, 0)
+                and least(run.last_id, run.first_id + moved.last_offset - run.first_offset)
+        ), there as (
+            delete from tq_events__s1_history where id = any(array(select id from messages))
+        )
+        insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
+        select id, 'ready', pushed_at, coalesce(group_key, ''), producer, headers, payload from messages
+        on conflict (id) do nothing;
+        get diagnostics number = row_count;
+        return number;
+    end;
+    $$;
+
 -- create_ranges
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
@@ -26,81 +168,6 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp())
 );
--- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
--- if none has, it waits for another session that does it just now.
--- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
--- it began, so the lock comes before the look at the last range.
--- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
--- held, nothing is claimed, and a row of nulls is returned.
--- The commit of a transaction that only claims need not be on the disk: if the server crashes before, the range is
--- claimed again, and the token of the lost claim finishes nothing.
-create function tq_events__s1__ranges_claim(
-    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean,
-    held uuid, held_messages integer, held_sum bigint
-)
-    returns table (
-        id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-        lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
-    ) language plpgsql set jit = off as $$
-    #variable_conflict use_column
-    declare
-        begins bigint;
-        ends bigint;
-    begin
-        if held is null and pg_current_xact_id_if_assigned() is null then
-            perform set_config('synchronous_commit', 'off', true);
-        end if;
-        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
-        into begins from tq_events__s1__ranges order by id desc limit 1;
-        select first_offset + last_id - first_id into ends from tq_events__runs order by first_offset desc limit 1;
-        if ends - begins + 1 < n then
-            perform tq_events__sequence(all_holes, ends < begins);
-        end if;
-        if held is not null then
-            update tq_events__s1__ranges
-            set finished_at = at, lease_until = null
-            where token = held and lease_until is not null
-                and messages = held_messages and ids_sum = held_sum and left_ids is null;
-            if not found then
-                return next;
-                return;
-            end if;
-        end if;
-        perform pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
-        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
-        into begins from tq_events__s1__ranges order by id desc limit 1;
-        select least(first_offset + last_id - first_id, begins + n - 1)
-        into ends from tq_events__runs order by first_offset desc limit 1;
-        if ends < begins then
-            return;
-        end if;
-        return query
-            with pieces as materialized (
-                select
-                    first_offset, first_id + greatest(begins - first_offset, 0) as low,
-                    least(last_id, first_id + ends - first_offset) as high
-                from tq_events__runs
-                where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= begins)
-                    and first_offset <= ends
-            ), claimed as (
-                insert into tq_events__s1__ranges (
-                    first_offset, last_offset, messages, ids_sum, token, consumer, popped_at, lease_until
-                )
-                select
-                    begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) / 2), as_token, who, at,
-                    at + lease * interval '1 second'
-                from pieces
-                returning popped_at, lease_until
-            )
-            select
-                log.id, log.payload, log.headers, 1, log.pushed_at, claimed.popped_at, claimed.lease_until, 0,
-                log.group_key, cast(null as text), cast(null as timestamptz)
-            from pieces
-            cross join claimed
-            join tq_events as log on log.id between low and high
-            order by first_offset, log.id;
-    end;
-    $$;
 
 -- create_topic
 -- The log of a topic. Its rows are never changed.
@@ -140,24 +207,8 @@ create table tq_events__holes (
 );
 
 -- create_topic_functions
--- What a topic has besides the tables of its log: the notes of bulk writes under way, and its functions. An upgrade to
--- schema version 5 makes them anew. What bulk writes under way have staged is lost then: they must be written again.
+-- The functions of a topic. Upgrades make them anew.
 -- Runs in one transaction with create_topic: a crash leaves nothing.
-drop table if exists tq_events__parts;
-alter table tq_events alter pushed_at set default statement_timestamp();
--- The ids that the tasks of bulk writes have reserved, and the tasks that have copied their messages there. They are
--- not in a run and not in a hole, and they are below the highest id. So no reader sees these messages.
-create table tq_events__parts (
-    first_id bigint not null,
-    last_id bigint not null,
-    write_id text not null,
-    attempt text not null,
-    part integer not null,
-    place bigint not null,
-    copied boolean not null default false,
-    staged_at timestamptz not null default statement_timestamp(),
-    constraint tq_events__part primary key (first_id)
-);
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
 -- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
 -- nothing.
@@ -325,9 +376,17 @@ create or replace function tq_events__publish(in_write text, attempts text[]) re
     end;
     $$;
 
+-- create_topic_groups
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. Not
+-- valid: an upgrade neither reads the log nor refuses what is there already.
+-- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
+alter table tq_events add constraint tq_events__grouped check (group_key is not null) not valid;
+
 -- drop_ranges
 -- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
 drop function if exists tq_events__s1__ranges_claim;
+drop function if exists tq_events__s1__ranges_read;
+drop function if exists tq_events__s1__ranges_pump;
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic
@@ -347,16 +406,38 @@ drop table if exists tq_events;
 -- One transaction with writer_advance: a crash publishes none.
 select tq_events__publish(:write, cast(:attempts as text[]));
 
+-- range_absorb
+-- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
+-- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
+-- stays, and so does one that the log does not have any more.
+-- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- skipped, and range_remaining finds them. In one transaction with range_seek.
+delete from tq_events__s1
+where id = any(array(
+    select id
+    from tq_events__s1 as message
+    where (cast(:force as boolean) or state <> 'in_progress')
+        and (first_popped_at is null or exists (
+            select 1
+            from (select first_offset, first_id from tq_events__runs where last_id >= message.id order by last_id limit 1) as run
+            where first_id <= message.id and first_offset + message.id - first_id >= :start
+                and first_offset > (select min(first_offset) from tq_events__runs)
+        ))
+    for update skip locked
+));
+
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease. With :held, first complete the range under that token.
--- While claims are paused it claims none. See create_ranges.
+-- Then, after a commit, read its messages: see create_range_functions. A connection of our own sends both together.
+select tq_events__s1__ranges_claim(
+    :n, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
+    cast(:number as integer), cast(:sum as bigint)
+);
 select
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
-    due_at
-from tq_events__s1__ranges_claim(
-    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()),
-    :all_holes, cast(:held as uuid), cast(:number as integer), cast(:sum as bigint)
-);
+    due_at, cast(null as jsonb)
+from tq_events__s1__ranges_read(cast(:token as uuid));
 
 -- range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
@@ -378,6 +459,15 @@ select
     or exists (select 1 from tq_events__s1__packs where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
     exists (select 1 from tq_events__s1 where state = 'ready');
 
+-- range_end_leases
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
+-- messages are then set apart as if it had expired.
+-- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
+update tq_events__s1__ranges set lease_until = coalesce(cast(:now as timestamptz), statement_timestamp())
+where id = any(array(
+    select id from tq_events__s1__ranges where lease_until > coalesce(cast(:now as timestamptz), statement_timestamp()) and last_offset >= :start for update skip locked
+));
+
 -- range_expire
 -- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
 -- or dead letters if one attempt was all they had. The range is not in progress any more.
@@ -394,12 +484,12 @@ with expired as (
         between run.first_id + greatest(expired.first_offset - run.first_offset, 0)
         and least(run.last_id, run.first_id + expired.last_offset - run.first_offset)
     where left_ids is null or log.id <> all(left_ids)
-), there as (
+), in_history as (
     delete from tq_events__s1_history where id = any(array(select id from lost))
 ), closed as (
     update tq_events__s1__ranges set lease_until = null where id = :id
 )
-insert into tq_events__s1 (
+insert into tq_events__s1 as there (
     id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors, payload
 )
 select
@@ -409,7 +499,8 @@ select
     payload
 from lost
 on conflict (id) do update set
-    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors, token = null, lease_until = null;
+    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors
+where there.state <> 'in_progress';
 
 -- range_expired
 -- Up to :n ranges whose lease has expired. Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped.
@@ -573,11 +664,10 @@ from (
 ) as bounds;
 
 -- range_floor
--- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
--- Indexes: tq_events__s1__lease, the primary key. Locks: none.
-select least(
-    last_offset + 1, coalesce((select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1)
-)
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
+-- which its next claim begins.
+-- Indexes: tq_events__s1__lease, the primary key. Locks: none. tq_events__trim has the same look.
+select (select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1
 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
@@ -735,10 +825,6 @@ from (
 ) as bounds
 where low <= high;
 
--- range_lock
--- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
-select pg_try_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
-
 -- range_mark
 -- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
 -- Index: tq_events__s1__token. Locks: the rows. A crash leaves them in progress until the lease expires.
@@ -783,6 +869,11 @@ with last as (
     where last_offset + 1 < :start and open.ranges = 0
 )
 select ranges from open;
+
+-- range_packs
+-- The tokens of all packs of messages apart. A forced seek unpacks them, so that it finds their messages in the queue.
+-- Index: the primary key. Locks: the rows; locked rows are skipped.
+select token from tq_events__s1__packs for update skip locked;
 
 -- range_peek_in_progress
 -- The first :n messages of the log with an id above :after that ranges in progress hold.
@@ -865,41 +956,32 @@ limit :n;
 select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
--- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Nothing is
--- moved if another session does it just now, which :pumping tells.
--- Indexes: the primary keys. Locks: an advisory one of the subscription. A crash leaves all or nothing.
-with bounds as (
-    select
-        greatest(
-            (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-            (select min(first_offset) + 1 from tq_events__runs)
-        ) as begins,
-        (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) as ends
-), moved as (
-    insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
-    select begins, least(begins + :n - 1, ends), 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp()) from bounds where begins <= ends
-    returning first_offset, last_offset
-), messages as materialized (
-    select log.*
-    from moved
-    join tq_events__runs as run
-        on run.first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= moved.first_offset)
-            and run.first_offset <= moved.last_offset
-    join tq_events as log on log.id
-        between run.first_id + greatest(moved.first_offset - run.first_offset, 0)
-        and least(run.last_id, run.first_id + moved.last_offset - run.first_offset)
-), there as (
-    delete from tq_events__s1_history where id = any(array(select id from messages))
-)
-insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
-select id, 'ready', pushed_at, group_key, producer, headers, payload from messages
-on conflict (id) do nothing;
+-- Move the next :n messages of the log to the queue of an ordered subscription. Returns their number. See
+-- create_range_functions.
+select tq_events__s1__ranges_pump(:n, coalesce(cast(:now as timestamptz), statement_timestamp()));
 
 -- range_purge
 -- Delete the ranges that have no message any more at or after the offset :start, but for the last one, after which the
 -- next claim begins. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 delete from tq_events__s1__ranges
 where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
+
+-- range_remaining
+-- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- or they are in progress.
+-- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all messages apart are read. Locks: none.
+select
+    (select count(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= :start)
+    + (
+        select count(*)
+        from (select id, first_popped_at from tq_events__s1 union all select id, popped_at from tq_events__s1__packed) as message
+        where first_popped_at is null or exists (
+            select 1
+            from (select first_offset, first_id from tq_events__runs where last_id >= message.id order by last_id limit 1) as run
+            where first_id <= message.id and first_offset + message.id - first_id >= :start
+                and first_offset > (select min(first_offset) from tq_events__runs)
+        )
+    );
 
 -- range_seek
 -- Let the next claim begin at :start. The row has no messages. Locks: none.
@@ -911,10 +993,11 @@ values (
 -- range_set_apart
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts. Returns as in push, whether consumers wait.
--- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
+-- holds it apart.
 -- Indexes: tq_events__s1__token, the primary keys. Locks: the rows. In one transaction with range_mark.
 -- `limit` looks each message up: a plan that was made when the log was small would read all of it for a join.
-with there as (
+with in_history as (
     delete from tq_events__s1_history where id = any(cast(:ids as bigint[]))
 ), left_ones as materialized (
     select ids.id, range.id as range_id, popped_at, consumer
@@ -931,7 +1014,7 @@ with there as (
     set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
     where id in (select range_id from left_ones)
 ), apart as (
-    insert into tq_events__s1 (
+    insert into tq_events__s1 as there (
         id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,
         errors, payload
     )
@@ -955,8 +1038,8 @@ with there as (
     from left_ones
     cross join lateral (select * from tq_events where id = left_ones.id limit 1) as log
     on conflict (id) do update set
-        state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors,
-        token = null, lease_until = null
+        state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors
+    where there.state <> 'in_progress'
     returning id
 )
 select id, (select case
@@ -1115,12 +1198,13 @@ select
 copy tq_events (id, payload, headers, producer, group_key) from stdin;
 
 -- topic_flush
--- Have the commit of this transaction flush the WAL up to its own record, and so all commits that it has seen: those
--- that gave offsets may not have flushed (range_claim). A commit flushes only if the transaction has an id and
--- synchronous_commit is not off.
+-- If the log has the offset :start: have the commit of this transaction flush the WAL up to its own record, and so all
+-- commits that it has seen: those that gave offsets may not have flushed (range_claim). A commit flushes only if the
+-- transaction has an id and synchronous_commit is not off.
 select
     cast(pg_current_xact_id() as text),
-    case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end;
+    case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end
+where (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) >= :start;
 
 -- topic_push
 -- Push one message to the log. Returns the id, and whether waiting consumers must be notified from another connection.
@@ -1212,7 +1296,7 @@ join tq_events as log on log.id
 
 -- topic_size
 -- What the log has: the number of its messages, the bytes with the index, and the seconds since the first one was
--- pushed. Messages in holes are not counted.
+-- pushed. Messages in holes are not counted. A table without partitions has an empty pg_partition_tree.
 -- Indexes: the primary keys, that of the runs by last_id. Locks: none.
 select
     (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
@@ -1224,7 +1308,11 @@ select
         )),
     (
         select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
-        from pg_partition_tree(cast('tq_events' as regclass))
+        from (
+            select relid from pg_partition_tree(cast('tq_events' as regclass))
+            union
+            select cast('tq_events' as regclass)
+        ) as segments
     ),
     (select cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) from tq_events order by id limit 1);
 
@@ -1260,7 +1348,7 @@ group by producer, pushed_at;
 -- topic_trim
 -- Drop the segments whose messages all come before the offset :start, and begin a new one if it is time; see
 -- create_topic_functions.
-select tq_events__trim(:start, :age, :n, coalesce(cast(:now as timestamptz), statement_timestamp()));
+select tq_events__trim(:start, :age, :n, coalesce(cast(:now as timestamptz), statement_timestamp()), :consumed);
 
 -- topic_unstage
 -- Delete what the write :write has staged and not published, and what any write left behind a day ago or earlier.

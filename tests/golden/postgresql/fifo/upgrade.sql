@@ -108,10 +108,15 @@ create table if not exists tq__paused (
     until timestamptz not null
 );
 
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Under the creators' lock. A crash leaves nothing.
+create table if not exists tq__dropped (name text constraint tq__dropped_name primary key);
+
 -- From schema version 4 to 5: messages that expire or are cancelled. No table is written anew.
 -- Locks: the tables, for a moment. Runs in one transaction: a crash leaves version 4.
 alter table tq_emails add column expires_at timestamptz, add column cancelled_at timestamptz;
 alter table tq_emails_history add column outcome text;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 5 where name = 'emails';
+update tq_queues set schema_version = 6 where name = 'emails';

@@ -16,6 +16,16 @@ create table if not exists tq__paused (
     until integer not null
 ) strict, without rowid;
 
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Locks: the database. A crash leaves nothing.
+create table if not exists tq__dropped (name text primary key) strict, without rowid;
+
+-- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
+-- the creators' lock; this is for printed SQL. Index: the primary key.
+insert into tq__dropped (name) values ('tq_emails');
+delete from tq__dropped where name = 'tq_emails';
+
 -- A queue's table. Times are whole microseconds since 1970 in UTC.
 -- AUTOINCREMENT: without it, an empty queue would give an id a second time.
 -- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
@@ -75,4 +85,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 5, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 6, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);

@@ -14,4 +14,4 @@ set state = 'in_progress',
     lease_until = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) + cast(:lease * 1000000 as integer)
 where id in (select id from tq_emails where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)) order by id limit :n)
 returning
-    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at;
+    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at, errors;

@@ -15,4 +15,4 @@ where id in (select id from tq_emails where state = 'ready' and not exists (sele
 delete from tq_emails
 where id in (select id from tq_emails where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)) order by id limit :n)
 returning
-    id, payload, headers, attempts + 1, pushed_at, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), null, priority, group_key, dedup_key, due_at;
+    id, payload, headers, attempts + 1, pushed_at, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), null, priority, group_key, dedup_key, due_at, errors;

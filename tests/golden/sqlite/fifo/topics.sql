@@ -37,6 +37,15 @@ create table tq_events (
     payload text not null check (json_valid(payload))
 ) strict;
 
+-- create_topic_groups
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. It is
+-- a trigger, because SQLite adds no constraint to a table that is there.
+-- Locks: the database. Runs in one transaction: a crash leaves nothing.
+create trigger tq_events__grouped before insert on tq_events when new.group_key is null
+    begin
+        select raise(abort, 'the topic has groups, and none is given');
+    end;
+
 -- drop_ranges
 -- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
 drop table if exists tq_events__s1__ranges;
@@ -54,6 +63,16 @@ from tq_events__staged
 where write_id = :write and attempt in (select value from json_each(:attempts))
 order by part, place;
 
+-- range_absorb
+-- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
+-- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
+-- stays, and so does one that the log does not have any more.
+-- Index: the primary keys; all messages apart are read. Locks: the database. In one transaction with range_seek.
+delete from tq_events__s1
+where (:force or state <> 'in_progress')
+    and (first_popped_at is null or (id >= :start and id in (select id from tq_events)));
+
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them.
 -- Index: the primary keys. Locks: the database, for the length of the transaction.
@@ -70,7 +89,7 @@ from (
 )
 where last >= first and not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
 select
-    log.id, log.payload, log.headers, 1, log.pushed_at, popped_at, lease_until, 0, log.group_key, null, null
+    log.id, log.payload, log.headers, 1, log.pushed_at, popped_at, lease_until, 0, log.group_key, null, null, null
 from tq_events__s1__ranges as ranges
 join tq_events as log on log.id between first_offset and last_offset
 where changes() > 0 and ranges.id = last_insert_rowid()
@@ -93,6 +112,12 @@ select
     exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000))
     or exists (select 1 from tq_events__s1 where state = 'in_progress' and lease_until <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)),
     exists (select 1 from tq_events__s1 where state = 'ready');
+
+-- range_end_leases
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
+-- messages are then set apart as if it had expired.
+-- Index: tq_events__s1__lease. Locks: the database. In one transaction with range_seek.
+update tq_events__s1__ranges set lease_until = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) where lease_until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) and last_offset >= :start;
 
 -- range_expire
 -- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
@@ -117,7 +142,8 @@ from tq_events__s1__ranges as ranges
 join tq_events as log on log.id between first_offset and last_offset
 where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
 on conflict (id) do update set
-    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors, token = null, lease_until = null;
+    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors
+where tq_events__s1.state <> 'in_progress';
 update tq_events__s1__ranges set lease_until = null where id = :id;
 
 -- range_expired
@@ -240,11 +266,10 @@ from (
 ) as bounds;
 
 -- range_floor
--- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
+-- which its next claim begins.
 -- Indexes: tq_events__s1__lease, the primary key. Locks: none.
-select min(
-    last_offset + 1, coalesce((select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1)
-)
+select (select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1
 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
@@ -368,6 +393,7 @@ select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them.
+-- A message without a group, which an older log may have, is in the group without a name.
 -- Indexes: the primary keys. Locks: the database. A crash leaves all or nothing.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, token, popped_at, finished_at)
 select first, last, 0, 0, :token, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)
@@ -382,7 +408,7 @@ delete from tq_events__s1_history
 where id between (select first_offset from tq_events__s1__ranges where token = :token)
     and (select last_offset from tq_events__s1__ranges where token = :token);
 insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
-select log.id, 'ready', log.pushed_at, log.group_key, log.producer, log.headers, log.payload
+select log.id, 'ready', log.pushed_at, coalesce(log.group_key, ''), log.producer, log.headers, log.payload
 from tq_events__s1__ranges as ranges
 join tq_events as log on log.id between first_offset and last_offset
 where ranges.id = (select max(id) from tq_events__s1__ranges) and ranges.token = :token
@@ -394,6 +420,17 @@ on conflict (id) do nothing;
 delete from tq_events__s1__ranges
 where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
 
+-- range_remaining
+-- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- or they are in progress.
+-- Indexes: tq_events__s1__lease, the primary keys; all messages apart are read. Locks: none.
+select
+    (select count(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= :start)
+    + (
+        select count(*) from tq_events__s1
+        where first_popped_at is null or (id >= :start and id in (select id from tq_events))
+    );
+
 -- range_seek
 -- Let the next claim begin at :start. The row has no messages. Locks: the database.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
@@ -403,7 +440,8 @@ values (:start, :start - 1, 0, 0, coalesce(:now, cast(round((julianday('now') - 
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts.
 -- Index: tq_events__s1__token. Locks: the database. In one transaction with range_mark.
--- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
+-- holds it apart.
 delete from tq_events__s1_history where id in (select value from json_each(:ids));
 insert into tq_events__s1 (
     id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
@@ -425,8 +463,8 @@ from tq_events__s1__ranges as ranges
 join tq_events as log on log.id between first_offset and last_offset
 where token = :token and lease_until is not null and log.id in (select value from json_each(:ids))
 on conflict (id) do update set
-    state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors,
-    token = null, lease_until = null;
+    state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors
+where tq_events__s1.state <> 'in_progress';
 update tq_events__s1__ranges
 set apart_ids = (
     select json_group_array(value) from (

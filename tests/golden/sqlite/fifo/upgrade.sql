@@ -51,6 +51,11 @@ create table if not exists tq__paused (
     until integer not null
 ) strict, without rowid;
 
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Locks: the database. A crash leaves nothing.
+create table if not exists tq__dropped (name text primary key) strict, without rowid;
+
 -- From schema version 4 to 5: messages that expire or are cancelled.
 -- Locks: the database. Runs in one transaction: a crash leaves version 4.
 alter table tq_emails add column expires_at integer;
@@ -58,4 +63,4 @@ alter table tq_emails add column cancelled_at integer;
 alter table tq_emails_history add column outcome text;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 5 where name = 'emails';
+update tq_queues set schema_version = 6 where name = 'emails';

@@ -13,6 +13,7 @@ begin
     -- [end]
     {sql sweep/2 n=@p_n max_attempts=max_attempts into=nothing};
     declare @moved int = @@rowcount;
+    -- [at_least_once]
     declare @told nvarchar(max) = N'[' + stuff((
         select concat(N',', id)
         from {queue} with (index ({table}__in_progress), rowlock, readpast, readcommittedlock)
@@ -20,6 +21,7 @@ begin
         for xml path (N'')
     ), 1, 1, N'') + N']';
     exec {queue}__cancel_held @told, null, N'lease expired', @p_now;
+    -- [end]
     -- [dead_letter_to]
     exec {queue}__move_dead @p_now;
     commit transaction;

@@ -25,6 +25,14 @@ begin
         if @p_delay not between 0 and {longest}
             throw 51001, N'retry_in is not from 0 to 100 years. Give another one.', 1;
         set @p_error = coalesce(@p_error, N'');
+        -- This collation counts a character of two code units as one, and does not cut it in two.
+        if len((@p_error + N'.') collate Latin1_General_100_CI_AS_SC) - 1 > {longest_error}
+            set @p_error = concat(
+                left(@p_error collate Latin1_General_100_CI_AS_SC, {error_ends}), nchar(10), N'[... ',
+                len((@p_error + N'.') collate Latin1_General_100_CI_AS_SC) - 1 - 2 * {error_ends},
+                N' characters left out ...]', nchar(10),
+                right(@p_error collate Latin1_General_100_CI_AS_SC, {error_ends})
+            );
         -- [at_least_once]
         if @p_delay is null
             select @p_delay = (

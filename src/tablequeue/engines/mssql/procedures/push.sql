@@ -91,10 +91,16 @@ begin
         declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
         declare @id bigint;
         declare @words nvarchar(2048);
+        declare @pushed table (id bigint not null primary key);
         while 1 = 1
         begin
-            {sql push due=@due_utc into=nothing};
-            set @id = case when @@rowcount = 1 then scope_identity() end;
+            {sql push due=@due_utc into=@pushed};
+            -- Not SCOPE_IDENTITY(): an OUTPUT ... INTO a table with an identity of its own changes that.
+            set @id = (select id from @pushed);
+            -- [grouped]
+            insert into {turns} (group_key)
+            select @group where @id is not null;
+            -- [end]
             if @id is not null or @p_on_conflict = 'skip' break;
             if @p_on_conflict = 'raise'
             begin

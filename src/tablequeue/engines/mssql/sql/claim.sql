@@ -17,7 +17,7 @@ declare @until datetime2(6) = {now_and_lease};
 -- [end]
 with next as (
     select top (@n)
-        {queue_row without producer errors}
+        {queue_row without producer}
     -- [in_order]
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
@@ -25,7 +25,7 @@ with next as (
     -- [end]
     -- [fair]
     , slot
-    from {queue} with ({claim_locks})
+    from {queue} with (forceseek, {claim_locks})
     where {claimable} and id in (select id from @chosen)
     -- [end]
 )

@@ -12,7 +12,7 @@ declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 with next as (
     select top (@n)
-        {queue_row without producer errors}
+        {queue_row without producer}
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable} and slot = @slot and group_key = @group
     order by id

@@ -1,12 +1,15 @@
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
--- lease. The run ends before the first one that is due later. No message of the group is promoted while one is in
--- progress, so the group is closed until all of them are finished.
--- Indexes: {table}__ready, {table}__blocked, the primary key. Locks: the rows. Of the ready messages locked ones are
--- skipped (a strict queue waits); for a blocked one that another transaction is changing it waits, as promote does.
+-- lease. The run ends before the first one that is due later, and before one that is in progress in an open run. With
+-- :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them are
+-- finished. With -1 the run is open: see create_groups.
+-- Indexes: {table}__ready, {table}__blocked, {table}__front, the primary key. Locks: the rows. Of the ready messages
+-- locked ones are skipped (a strict queue waits); for a blocked one that another transaction is changing it waits, as
+-- promote does.
 -- In one transaction. A consumer that dies leaves its messages in progress; sweep returns them when the lease has
 -- expired.
 -- [grouped]
 declare @n bigint = :n;
+declare @open bigint = :run;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @lease float = cast(:lease as float);
@@ -19,6 +22,10 @@ from {queue} with (index ({table}__ready), {claim_locks})
 where {claimable}
 order by id;
 declare @group varbinary(1020) = (select head.group_key from @run as head);
+declare @before bigint = coalesce((
+    select -max(held.in_run) from {queue} as held
+    where held.group_key = @group and held.in_run < 0 and held.{head}
+), 9223372036854775807);
 insert into @run (id, group_key)
 select message.id, @group
 from (
@@ -29,7 +36,7 @@ from (
     from (
         select top (@n - 1) id, due_at
         from {queue} with (index ({table}__blocked), rowlock, updlock, readcommittedlock)
-        where group_key = @group and state = 'blocked'{in_time}
+        where group_key = @group and state = 'blocked'{in_time} and id < @before
         order by id
     ) as behind
 ) as message
@@ -42,9 +49,9 @@ set state = 'in_progress',
     popped_at = @now,
     first_popped_at = coalesce(first_popped_at, @now),
     lease_until = @until,
-    in_run = message.id
+    in_run = message.id * @open
 output
     {claimed of inserted}
 from {queue} as message with (rowlock, forceseek)
-where message.id in (select run.id from @run as run);
+where message.id in (select run.id from @run as run) and message.state in ('ready', 'blocked');
 -- [end]

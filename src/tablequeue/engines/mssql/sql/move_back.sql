@@ -1,5 +1,6 @@
 -- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
--- the keys that they had. The first statement finds and locks them, the others move them.
+-- the keys that they had. The first statement finds and locks them, the others move them. One of them may be the head
+-- of its group in {target}: then the group needs another one, so it is noted.
 -- Index: the primary key, sought as in complete_keep. Locks: the rows, of at most 1,000 messages; locked rows are
 -- skipped. A crash leaves all moved, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
@@ -24,5 +25,5 @@ order by id;
 go
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 delete from message
-from {target} as message with (rowlock, forceseek)
+{note_from_target}from {target} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);

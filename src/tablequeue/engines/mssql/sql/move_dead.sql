@@ -1,6 +1,7 @@
 -- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
 -- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
--- key. The key is free again: a message of {target} may have the same.
+-- key. The key is free again: a message of {target} may have the same. If {target} is grouped, they are blocked there,
+-- with a note for its promote.
 -- Index: the primary key, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In one transaction
 -- with the failure: a crash leaves the message in progress.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
@@ -9,7 +10,7 @@ declare @now datetime2(6) = {now};
 insert into {target} (
     {queue_row without id token lease_until dedup_key}
 )
-select
+{note_in_target}select
     {queue_row without id token lease_until dedup_key with
         state = '{moved_dead}'
         attempts = 0

@@ -1,4 +1,5 @@
--- In up to :n groups that were noted, the lowest blocked message becomes the head, if there is none.
+-- In up to :n groups that were noted, the lowest blocked message becomes the head, if there is none, and if it is not
+-- behind a message of an open run (see create_groups).
 -- Indexes: {table}__front, {table}__blocked. Locks: the notes and the new heads. READPAST skips notes that another
 -- transaction has locked.
 -- The subqueries for the lowest message and for a head have no lock hints on purpose. Under READ_COMMITTED_SNAPSHOT
@@ -40,11 +41,12 @@ where message.state = 'blocked'
         select 1 from {queue} as there
         where there.group_key = turn.group_key
             and there.{head}
+            and there.in_run > -next.id
     );
 update message
 set in_run = there.in_run
 from @head as head
 inner join {queue} as message with (rowlock, forceseek) on message.id = head.id
 inner join {queue} as there on there.group_key = head.group_key
-where there.in_run > 0 and there.{head};
+where there.in_run <> 0 and there.in_run > -head.id and there.{head};
 select id from @head;

@@ -1,7 +1,8 @@
 -- Claim the next range of up to :n messages under a new lease: one row for all of them. If too few have offsets, it
 -- sequences first; see create_topic.
 -- One claim of a subscription at a time: each begins after the last range, and the application lock comes before the
--- look at it. Locks: that one, until the transaction ends, so never in one of a caller.
+-- look at it. Locks: that one, until the transaction ends, so never in one of a caller. A claim that does not get it
+-- within the lock time-out claims nothing.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
 -- dropped meanwhile, nothing is claimed; the next claim begins after them.
@@ -29,8 +30,6 @@ if @ends - @begins + 1 < @n
     exec {log}__sequence 0;
 begin transaction;
 exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
-if @granted < 0
-    throw 51000, N'tablequeue: other consumers are claiming from this subscription', 1;
 select top (1) @begins = last_offset + 1
 from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
@@ -57,7 +56,7 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, token, consu
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
-where {unpaused}
+where @granted >= 0 and {unpaused}
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;
@@ -69,7 +68,8 @@ select
         lease_until = @until
         priority = 0
         dedup_key = null
-        due_at = null}
+        due_at = null
+        errors = null}
 from @pieces as piece
 inner join {log} as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
 order by piece.first_offset, message.id;

@@ -41,7 +41,8 @@ begin
     where message.id in (select one.id from @lost as one where one.id > @after and one.id <= @upto);
     delete from message
     from {queue} as message with (rowlock, forceseek)
-    where message.id in (select one.id from @lost as one where one.id > @after and one.id <= @upto);
+    where message.id in (select one.id from @lost as one where one.id > @after and one.id <= @upto)
+        and message.state <> 'in_progress';
     insert into {queue} (
         id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
         payload
@@ -58,7 +59,8 @@ begin
         message.payload
     from @lost as one
     inner join {log} as message with (forceseek) on message.id = one.id
-    where one.id > @after and one.id <= @upto;
+    where one.id > @after and one.id <= @upto
+        and not exists (select 1 from {queue} as held where held.id = one.id);
     set @after = @upto;
 end;
 update {ranges} with (rowlock)

@@ -1,5 +1,6 @@
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Returns
 -- their ids. In one transaction with range_lock: one session moves messages at a time.
+-- A message without a group, which an older log may have, is in the group without a name.
 -- Indexes: {table}__last, the primary keys. Locks: the new rows; READPAST as in range_claim. A crash leaves all or
 -- nothing.
 declare @n bigint = :n;
@@ -39,7 +40,8 @@ where message.id in (select moved.id from @moved as moved);
 insert into {queue} (id, state, pushed_at, group_key, producer, headers, payload)
 {note_inserted}output inserted.id
 select
-    moved.id, '{pushed_ready}', message.pushed_at, message.group_key, message.producer, message.headers, message.payload
+    moved.id, '{pushed_ready}', message.pushed_at, coalesce(message.group_key, 0x), message.producer, message.headers,
+    message.payload
 from @moved as moved
 inner join {log} as message with (forceseek, readcommittedlock) on message.id = moved.id
 where not exists (select 1 from {queue} as there where there.id = moved.id)

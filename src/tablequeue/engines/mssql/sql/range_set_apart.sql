@@ -1,6 +1,7 @@
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts.
--- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
+-- holds it apart.
 -- FOR XML PATH joins ids, as in range_mark.
 -- Indexes: {table}__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
@@ -38,7 +39,7 @@ from {history} as message with (rowlock, forceseek)
 where message.id in (select one.id from @left as one);
 delete from message
 from {queue} as message with (rowlock, forceseek)
-where message.id in (select one.id from @left as one);
+where message.id in (select one.id from @left as one) and message.state <> 'in_progress';
 insert into {queue} (
     id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
     payload
@@ -57,7 +58,8 @@ select
     end,
     message.payload
 from @left as one
-inner join {log} as message with (forceseek) on message.id = one.id;
+inner join {log} as message with (forceseek) on message.id = one.id
+where not exists (select 1 from {queue} as held where held.id = one.id);
 update held
 set apart_ids = concat(coalesce(left(held.apart_ids, len(held.apart_ids) - 1) + ',', '['), marked.ids, ']')
 from (

@@ -1,5 +1,6 @@
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected. For waiting consumers.
--- Indexes: those of the states, {table}__last, {table}__lease, the primary keys; one entry of each, a hundred holes.
+-- Indexes: those of the states, {table}__last, {table}__lease, the primary keys; one entry of each, and one for each
+-- hole.
 -- Locks: none that lasts. READPAST passes over messages in flight, and over what others are finishing.
 declare @now datetime2(6) = {now};
 select
@@ -21,11 +22,7 @@ select
             )
             or exists (
                 select 1
-                from (
-                    select top (100) first_id, last_id
-                    from {holes} with (readpast, readcommittedlock)
-                    order by first_id desc
-                ) as hole
+                from {holes} as hole with (readpast, readcommittedlock)
                 inner join {log} as message with (forceseek, readpast, readcommittedlock)
                     on message.id between hole.first_id and hole.last_id
             ) then 0e0

@@ -2,7 +2,8 @@
 -- can fill any more.
 -- A transaction that pushes holds an intent lock on the log until it ends. So at a moment at which nobody has one,
 -- which a shared lock on the table proves, all transactions that were given ids before have ended. The lock lasts for
--- one statement that reads one row, and is not waited for: on a busy topic the holes stay, which costs looks at them.
+-- one statement that reads one row. HOLDLOCK takes it under READ_COMMITTED_SNAPSHOT, too. It is not waited for: on a
+-- busy topic the holes stay, which costs looks at them.
 -- A hole must also have been seen a minute before: that the intent lock comes before the id is not documented.
 -- Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction of a caller.
 declare @seen_before datetime2(6) = dateadd(minute, -1, sysutcdatetime());
@@ -14,7 +15,7 @@ if @@trancount = 0
 begin
     set lock_timeout 0;
     begin try
-        select top (1) @one = id from {log} with (tablock, readcommittedlock);
+        select top (1) @one = id from {log} with (tablock, holdlock);
         set @quiet = 1;
     end try
     begin catch

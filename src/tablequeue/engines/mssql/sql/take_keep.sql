@@ -20,7 +20,7 @@ with next as (
     -- [end]
     -- [fair]
     , slot
-    from {queue} with ({claim_locks})
+    from {queue} with (forceseek, {claim_locks})
     where {claimable} and id in (select id from @chosen)
     -- [end]
 )

@@ -9,7 +9,7 @@ declare @now datetime2(6) = {now};
 -- [end]
 with next as (
     select top (@n)
-        {history_row without token first_popped_at popped_at finished_at producer consumer errors}
+        {history_row without token first_popped_at popped_at finished_at producer consumer}
     -- [in_order]
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
@@ -17,7 +17,7 @@ with next as (
     -- [end]
     -- [fair]
     , slot
-    from {queue} with ({claim_locks})
+    from {queue} with (forceseek, {claim_locks})
     where {claimable} and id in (select id from @chosen)
     -- [end]
 )

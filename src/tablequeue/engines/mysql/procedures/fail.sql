@@ -38,6 +38,12 @@ begin
             message_text = 'retry_in is not from 0 to 100 years. Give another number of seconds.';
     end if;
     set p_error = coalesce(p_error, '');
+    if char_length(p_error) > {longest_error} then
+        set p_error = concat(
+            left(p_error, {error_ends}), char(10 using utf8mb4), '[... ', char_length(p_error) - 2 * {error_ends},
+            ' characters left out ...]', char(10 using utf8mb4), right(p_error, {error_ends})
+        );
+    end if;
     -- [at_least_once]
     if p_delay is null then
         select max(

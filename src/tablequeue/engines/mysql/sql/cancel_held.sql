@@ -7,9 +7,7 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 where cancelled_at is not null and (token = :token or (:token is null and sweep_at <= {now}))
 for update;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
-set errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-    'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', :error
-))
+set errors = {errors_and_one}
 where cancelled_at is not null and :error is not null;
 -- [keep]
 insert into {history} (

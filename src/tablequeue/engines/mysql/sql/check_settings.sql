@@ -1,4 +1,4 @@
--- Settings that break a promise: name, value, what comes of it, the value to set. Locks: none.
+-- Settings that break a promise or get in the way: name, value, what comes of it, the value to set. Locks: none.
 select name, cast(value as char), harm, good
 from (
     select
@@ -13,6 +13,11 @@ from (
     select
         'binlog_format', @@global.binlog_format, 'SKIP LOCKED makes replicas differ', 'ROW',
         @@global.log_bin = 1 and @@global.binlog_format = 'STATEMENT'
+    union all
+    select
+        'read_only', @@global.read_only,
+        'pushes and claims of a user without the right to write all the same are refused',
+        'OFF', @@global.read_only not in ('0', 'OFF')
     union all
     select
         'sql_mode', @@global.sql_mode, 'transactions of your own cut off what does not fit', 'STRICT_ALL_TABLES',

@@ -1,11 +1,8 @@
--- Claim up to :n messages under a new lease, as claim does one: lock them, then mark them.
+-- Claim up to :n messages under a new lease, as claim does one: lock them, then mark them. They are read after the
+-- commit: see claimed.
 -- Index: {claim_index}, then the primary key. Locks: the rows; rows that another claim has locked are skipped.
 -- A crash before the commit claims none.
-select
-    {claimed with
-        attempts = attempts + 1
-        popped_at = {now}
-        lease_until = {now} + interval :lease second}
+select id
 from {queue} force index ({claim_index})
 where {claimable}
 order by {order_by}
@@ -18,4 +15,5 @@ set state = 'in_progress',
     consumer = :consumer,
     popped_at = :popped_at,
     first_popped_at = coalesce(first_popped_at, :popped_at),
-    lease_until = :lease_until;
+    lease_until = :lease_until
+where {indexed};

@@ -25,6 +25,4 @@ where {waiting} and expires_at <= {now}
 for update skip locked;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = 'dead',
-    errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-        'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', 'expired'
-    ));
+    errors = {errors_and_expired};

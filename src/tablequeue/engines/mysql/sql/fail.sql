@@ -10,7 +10,7 @@ select
         when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
         when delay > 0 then 'scheduled'
         else 'ready'
-    end
+    end as state
 from {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
     and cancelled_at is null
 for update;
@@ -23,8 +23,6 @@ set state = elt(
         'ready', 'scheduled', 'dead'{fourth}
     ),
     due_at = case when attempts >= :max_attempts{in_time} then due_at else {now} + interval delay second end,
-    errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-        'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', :error
-    )),
+    errors = {errors_and_one},
     token = null,
     lease_until = null{out_of_run};

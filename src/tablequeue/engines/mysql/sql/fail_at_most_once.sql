@@ -5,7 +5,5 @@ select message.id
 from {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
 for update;
 update {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
-set errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-        'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', :error
-    )),
+set errors = {errors_and_one},
     token = null;

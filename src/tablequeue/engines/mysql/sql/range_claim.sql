@@ -1,5 +1,5 @@
 -- Claim the next range of up to :n messages under a new lease: one row for all of them. Nothing if there are fewer than
--- :least. Four round trips in autocommit: the runs, the new row, that row, and the messages.
+-- :least. Three round trips in autocommit: the runs; the new row and a look at it; and the messages, without a lock.
 -- The first statement finds runs from :start on, which is a guess of the position, and the first offset of the log. The
 -- runs come back as :runs, and :end is their last offset. No run ever gives an offset another id, so it does not matter
 -- how old they are. If they do not have all of the range, nothing is claimed.
@@ -50,6 +50,7 @@ select
         lease_until = :lease_until
         priority = 0
         dedup_key = null
-        due_at = null}
+        due_at = null
+        errors = null}
 from {log} force index (primary)
 where id between :low and :high;

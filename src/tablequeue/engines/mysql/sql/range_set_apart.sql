@@ -1,6 +1,7 @@
 -- The messages of :ids, which range :id holds, become rows of the subscription's queue: ready after :delay seconds, or
 -- dead letters if :attempts is :max_attempts.
--- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
+-- holds it apart.
 -- Indexes: the primary keys. Locks: the rows. In one transaction with range_mark or range_expire.
 delete {history}
 from {given} straight_join {history} force index (primary) on {history}.id = given.id;
@@ -25,5 +26,7 @@ straight_join {given}
 straight_join {log} as log force index (primary) on log.id = given.id
 where held.id = :id
 on duplicate key update
-    state = values(state), attempts = values(attempts), due_at = values(due_at), errors = values(errors),
-    token = null, lease_until = null;
+    attempts = if({queue}.state = 'in_progress', {queue}.attempts, values(attempts)),
+    due_at = if({queue}.state = 'in_progress', {queue}.due_at, values(due_at)),
+    errors = if({queue}.state = 'in_progress', {queue}.errors, values(errors)),
+    state = if({queue}.state = 'in_progress', {queue}.state, values(state));

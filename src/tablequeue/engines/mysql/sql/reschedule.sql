@@ -11,4 +11,4 @@ set state = case
     end,
     due_at = coalesce(cast(:due as datetime(6)), {now} + interval :delay second, due_at),
     priority = coalesce(:priority, priority)
-where id = :id;
+where id = :id and state in ('ready', 'scheduled', 'blocked');

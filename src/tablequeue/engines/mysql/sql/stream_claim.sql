@@ -15,4 +15,5 @@ set state = 'in_progress',
     consumer = :consumer,
     first_popped_at = coalesce(first_popped_at, {now}),
     popped_at = {now},
-    lease_until = null;
+    lease_until = null
+where {indexed};

@@ -13,15 +13,13 @@ union all
     select id from {queue} force index ({table}__state)
     where state = 'in_progress' and sweep_at <= {now} order by sweep_at limit :n
 );
-select message.id, message.cancelled_at is not null
+select message.id, message.cancelled_at is not null as told
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where sweep_at <= {now}
 for update skip locked;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = case when attempts >= :max_attempts{in_time} then 'dead'{or_blocked} else 'ready' end,
-    errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
-        'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', 'lease expired'
-    )),
+    errors = {errors_and_lost},
     token = null,
     lease_until = null{out_of_run}
 where state = 'in_progress' and cancelled_at is null;

@@ -24,5 +24,7 @@ select
         finished_at = case when :token is null then cast(:popped_at as datetime(6)) end
         consumer = :consumer}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {indexed}
 for update;
-delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+where {indexed};

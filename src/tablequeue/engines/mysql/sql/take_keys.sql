@@ -2,7 +2,8 @@
 -- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
 -- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
 -- An assignment sees the values before it: taken_until comes last. The second statement reads what the first has taken.
--- In one transaction with the push: a crash takes none.
+-- In one transaction with the push: a crash takes none. name_keys needs the time of the first statement.
+set @tq_taken_at = {now};
 insert into {keys} (dedup_key, token, taken_until)
 select
     cast(given.dedup_key as binary), :token, {now} + interval coalesce(given.seconds, {key_for}) second

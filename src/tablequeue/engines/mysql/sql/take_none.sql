@@ -11,4 +11,5 @@ where {claimable}
 order by {order_by}
 limit :n
 for update skip locked;
-delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+where {indexed};

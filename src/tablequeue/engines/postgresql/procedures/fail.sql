@@ -32,6 +32,12 @@ create or replace function {queue}_fail(
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         p_error := coalesce(p_error, '');
+        if char_length(p_error) > {longest_error} then
+            p_error := concat(
+                left(p_error, {error_ends}), chr(10), '[... ', char_length(p_error) - 2 * {error_ends},
+                ' characters left out ...]', chr(10), right(p_error, {error_ends})
+            );
+        end if;
         -- [ranges]
         held := array(
             {sql range_hold ids=array[p_id]}

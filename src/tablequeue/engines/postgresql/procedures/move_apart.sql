@@ -5,19 +5,15 @@
 create or replace function {queue}_move_apart(p_now timestamptz) returns void language plpgsql as $$
     declare
         -- [groups]
-        free boolean;
+        pumped integer;
         -- [end]
         -- [ranges]
         expired bigint;
         -- [end]
     begin
         -- [groups]
-        perform {log}__sequence(true, true);
-        {sql range_lock}
-        into free;
-        if free then
-            {sql range_pump n=1000};
-        end if;
+        {sql range_pump n=1000}
+        into pumped;
         perform {queue}_promote(1000, p_now);
         -- [end]
         -- [ranges]

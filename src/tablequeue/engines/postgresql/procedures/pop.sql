@@ -23,6 +23,9 @@ create or replace function {queue}_pop(
     #variable_conflict use_column
     declare
         p_token uuid := gen_random_uuid();
+        -- [ranges]
+        claimed boolean;
+        -- [end]
     begin
         if p_n is null or p_n < 1 then
             raise exception using errcode = 'TQ001', message = 'n is ' || coalesce(cast(p_n as text), 'null') || '.',
@@ -62,10 +65,12 @@ create or replace function {queue}_pop(
             -- [end]
         -- [ranges]
         if not found then
+            {sql range_claim/1 all_holes=true held=null number=null sum=null}
+            into claimed;
             return query
                 select message.*, p_token
                 from (
-                    {sql range_claim all_holes=true held=null number=null sum=null}
+                    {sql range_claim/2}
                 ) as message;
         end if;
         -- [end]

@@ -7,9 +7,7 @@ with gone as (
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is not null
     returning *, case
         when cast(:error as text) is null then errors
-        else coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-            'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', cast(:error as text)
-        ))
+        else {errors_and_one}
     end as all_errors
 )
 insert into {history} (

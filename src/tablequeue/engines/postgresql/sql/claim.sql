@@ -36,5 +36,5 @@ returning
     -- [limited]
     {claimed}{and_slot}
 ), {noted}
-select * from claimed;
+select {of_claimed} from claimed;
 -- [end]

@@ -44,7 +44,8 @@ with picked as materialized (
     returning
         {claimed with
             payload = {payload_text} as payload
-            headers = {headers_text} as headers}
+            headers = {headers_text} as headers
+            errors = {errors_text} as errors}
 )
 select
     {claimed with

@@ -1,8 +1,10 @@
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
--- lease. The run ends before the first one that is due later, or that another transaction is changing. No message of
--- the group is promoted while one is in progress, so the group is closed until all of them are finished.
--- Indexes: {table}__ready, {table}__blocked, the primary key; for state || '' see promote. Locks: the rows; locked ones
--- are skipped, so it waits for nobody. A claim must lock the first message before it claims the others.
+-- lease. The run ends before the first one that is due later, that another transaction is changing, or that is in
+-- progress in an open run. With :run 1 no message of the group is promoted while one is in progress, so the group is
+-- closed until all of them are finished. With -1 the run is open: see create_groups.
+-- Indexes: {table}__ready, {table}__blocked, {table}__front, the primary key; for state || '' see promote. Locks: the
+-- rows; locked ones are skipped, so it waits for nobody. A claim must lock the first message before it claims the
+-- others.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 with
 -- [limited]
@@ -17,6 +19,10 @@ head as materialized (
 ), behind as materialized (
     select id from {queue}
     where group_key = (select group_key from head) and state = 'blocked'{in_time}
+        and id < (
+            select coalesce(-max(held.in_run), 9223372036854775807) from {queue} as held
+            where held.group_key = (select group_key from head) and held.in_run < 0 and held.{head}
+        )
     order by id
     limit greatest(0, {claim_limit} - 1)
 ), mine as materialized (
@@ -46,7 +52,7 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease as float8) * interval '1 second',
-    in_run = id
+    in_run = id * cast(:run as bigint)
 where id = any(array(select id from run))
 returning
     -- [not limited]
@@ -55,5 +61,5 @@ returning
     -- [limited]
     {claimed}
 ), {noted}
-select * from claimed;
+select {of_claimed} from claimed;
 -- [end]

@@ -1,21 +1,5 @@
--- What a topic has besides the tables of its log: the notes of bulk writes under way, and its functions. An upgrade to
--- schema version 5 makes them anew. What bulk writes under way have staged is lost then: they must be written again.
+-- The functions of a topic. Upgrades make them anew.
 -- Runs in one transaction with create_topic: a crash leaves nothing.
-drop table if exists {parts};
-alter table {log} alter pushed_at set default statement_timestamp();
--- The ids that the tasks of bulk writes have reserved, and the tasks that have copied their messages there. They are
--- not in a run and not in a hole, and they are below the highest id. So no reader sees these messages.
-create table {parts} (
-    first_id bigint not null,
-    last_id bigint not null,
-    write_id text not null,
-    attempt text not null,
-    part integer not null,
-    place bigint not null,
-    copied boolean not null default false,
-    staged_at timestamptz not null default statement_timestamp(),
-    constraint {table}__part primary key (first_id)
-);
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
 -- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
 -- nothing.
@@ -171,21 +155,55 @@ create or replace function {log}__publish(in_write text, attempts text[]) return
     end;
     $$;
 -- [segments]
--- Drop the segments whose messages all come before the offset `upto`. Begin a new segment if the last one has `most`
--- messages, or a message that is older than `oldest` seconds. Returns the number of segments dropped. A crash leaves
--- each segment there, or dropped.
+drop function if exists {log}__trim;
+-- The first offset that a subscription still needs: of a range in progress; if the topic keeps what is not `consumed`,
+-- also that of the next claim, and without a subscription the first of all. `locked`: wait until nobody claims or
+-- seeks, and let nobody until the transaction ends; each look comes after its lock, and sees what was committed before.
+create or replace function {log}__needed(consumed boolean, locked boolean) returns bigint language plpgsql as $$
+    declare
+        subscription oid;
+        first bigint;
+        found boolean = false;
+        needed bigint;
+    begin
+        for subscription in
+            select ranges.oid
+            from pg_class as ranges
+            where relnamespace = (select relnamespace from pg_class where oid = cast('{log}' as regclass))
+                and relkind = 'r' and relname ~ '^{table}__s[0-9]+__ranges$'
+            order by ranges.oid
+        loop
+            found = true;
+            if locked then
+                perform pg_advisory_xact_lock(hashoidextended(subscription, {range_key}));
+            end if;
+            execute format(
+                'select least((select min(first_offset) from %1$s where lease_until is not null), '
+                '(select last_offset + 1 from %1$s where $1 order by id desc limit 1))',
+                cast(subscription as regclass)
+            ) into first using consumed;
+            needed = least(needed, first);
+        end loop;
+        return case when consumed and not found then 0 else coalesce(needed, 9223372036854775807) end;
+    end;
+    $$;
+-- Drop the segments whose messages all come before the offset `upto`, and which no subscription needs. Begin a new
+-- segment if the last one has `most` messages, or a message that is older than `oldest` seconds. Returns the number of
+-- segments dropped. A crash leaves each segment there, or dropped.
 -- The next ids are in the new segment at once, whatever the transaction does. So two segments more are there always,
 -- for statements that began before, and what a crash left out is made by the next call.
 -- A segment is dropped when no transaction can insert into it any more. Its bound is the transaction id of a later
 -- call: that of the call that began the new segment may be below that of a transaction with an id of the old one.
--- Locks: an advisory one; that of the log to drop a segment, for which it waits 0.1 s and then gives up, because all
--- that use the log wait behind it. All of them are held until the transaction ends.
-create or replace function {log}__trim(upto bigint, oldest float8, most bigint, at timestamptz) returns bigint
-    language plpgsql set lock_timeout = '100ms' as $$
+-- Locks: an advisory one; to drop a segment that of the log, and those of the claims of all subscriptions, in which
+-- order it cannot wait for a claim that waits for it. It waits 0.1 s for each and then gives up, because all that use
+-- the log wait behind it. All of them are held until the transaction ends, which is the call.
+create function {log}__trim(upto bigint, oldest float8, most bigint, at timestamptz, consumed boolean)
+    returns bigint language plpgsql set lock_timeout = '100ms' as $$
     declare
         current bigint;
         horizon xid8;
         ended bigint;
+        alone boolean = false;
         dropped bigint = 0;
     begin
         if not pg_try_advisory_xact_lock({trim_lock}) then
@@ -221,7 +239,17 @@ create or replace function {log}__trim(upto bigint, oldest float8, most bigint, 
         end loop;
         horizon = pg_snapshot_xmin(pg_current_snapshot());
         perform {log}__sequence(true, false);
+        upto = least(upto, {log}__needed(consumed, false));
         for ended in select number from {log}__segments where bound <= horizon order by number loop
+            if not alone and not exists (
+                select from {runs}
+                where last_id >= ended * {segment} and first_id < (ended + 1) * {segment}
+                    and first_offset + last_id - first_id >= upto
+            ) then
+                lock table {log} in access exclusive mode;
+                upto = least(upto, {log}__needed(consumed, true));
+                alone = true;
+            end if;
             exit when exists (
                 select from {runs}
                 where last_id >= ended * {segment} and first_id < (ended + 1) * {segment}

@@ -1,6 +1,7 @@
 -- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
 -- [segments]
 drop function if exists {log}__trim;
+drop function if exists {log}__needed;
 drop table if exists {log}__segments;
 -- [end]
 drop function if exists {log}__publish;

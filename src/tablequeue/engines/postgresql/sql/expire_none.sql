@@ -2,9 +2,7 @@
 -- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
 update {queue}
 set state = 'dead',
-    errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-        'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'expired'
-    ))
+    errors = {errors_and_expired}
 where id = any(array(
     select id from {queue}
     where {waiting} and expires_at <= {now}

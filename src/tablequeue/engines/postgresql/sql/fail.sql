@@ -13,9 +13,7 @@ with failed as (
             when attempts >= :max_attempts{in_time} then due_at
             else {now} + given.delay * interval '1 second'
         end,
-        errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-            'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', cast(:error as text)
-        )),
+        errors = {errors_and_one},
         token = null,
         lease_until = null{out_of_run}
     from unnest(cast(:ids as bigint[]), cast(:delays as float8[])) as given (id, delay)

@@ -1,4 +1,5 @@
--- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none.
+-- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none, and
+-- if it is not behind a message of an open run (see create_groups).
 -- Returns the number of new heads, the last note, and whether consumers wait, as in push.
 -- Indexes: {table}__front, {table}__blocked. In order of notes from :noted on: dead entries before it are not walked
 -- again (messages.py; 0.7 ms with 200,000 of them).
@@ -14,17 +15,25 @@ with turn as (
     returning id, group_key
 ), vacant as (
     select distinct group_key from turn
-    where not exists (select 1 from {queue} as message where message.group_key = turn.group_key and {head})
+    where not exists (
+        select 1 from {queue} as message where message.group_key = turn.group_key and {head} and message.in_run >= 0
+    )
+), next as materialized (
+    select group_key, (
+        select id from {queue} as message
+        where message.group_key = vacant.group_key and state = 'blocked'
+        order by id limit 1
+    ) as id
+    from vacant
 ), moved as (
     update {queue}
     set state = case when due_at > {now} then 'scheduled' else 'ready' end
     where id = any(array(
-        select (
-            select id from {queue} as message
-            where message.group_key = vacant.group_key and state = 'blocked'
-            order by id limit 1
+        select id from next
+        where not exists (
+            select 1 from {queue} as held
+            where held.group_key = next.group_key and {head} and held.in_run > -next.id
         )
-        from vacant
     )) and state || '' = 'blocked'
     returning group_key
 ), head as (

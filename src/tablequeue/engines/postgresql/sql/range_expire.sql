@@ -13,12 +13,12 @@ with expired as (
         between run.first_id + greatest(expired.first_offset - run.first_offset, 0)
         and least(run.last_id, run.first_id + expired.last_offset - run.first_offset)
     where left_ids is null or log.id <> all(left_ids)
-), there as (
+), in_history as (
     delete from {history} where id = any(array(select id from lost))
 ), closed as (
     update {ranges} set lease_until = null where id = :id
 )
-insert into {queue} (
+insert into {queue} as there (
     id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors, payload
 )
 select
@@ -28,4 +28,5 @@ select
     payload
 from lost
 on conflict (id) do update set
-    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors, token = null, lease_until = null;
+    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors
+where there.state <> 'in_progress';

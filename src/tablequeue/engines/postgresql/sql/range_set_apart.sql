@@ -1,9 +1,10 @@
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts. Returns as in push, whether consumers wait.
--- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
+-- holds it apart.
 -- Indexes: {table}__token, the primary keys. Locks: the rows. In one transaction with range_mark.
 -- `limit` looks each message up: a plan that was made when the log was small would read all of it for a join.
-with there as (
+with in_history as (
     delete from {history} where id = any(cast(:ids as bigint[]))
 ), left_ones as materialized (
     select ids.id, range.id as range_id, popped_at, consumer
@@ -20,7 +21,7 @@ with there as (
     set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
     where id in (select range_id from left_ones)
 ), apart as (
-    insert into {queue} (
+    insert into {queue} as there (
         id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,
         errors, payload
     )
@@ -44,8 +45,8 @@ with there as (
     from left_ones
     cross join lateral (select * from {log} where id = left_ones.id limit 1) as log
     on conflict (id) do update set
-        state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors,
-        token = null, lease_until = null
+        state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors
+    where there.state <> 'in_progress'
     returning id
 )
 select id, {waited_for} as waited_for from apart;

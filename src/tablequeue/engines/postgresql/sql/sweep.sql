@@ -24,9 +24,7 @@ with due as (
             else 'ready'
         end,
         errors = case
-            when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-                'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired'
-            ))
+            when state = 'in_progress' then {errors_and_lost}
             else errors
         end,
         token = null,
@@ -36,9 +34,7 @@ with due as (
 ), cancelled as (
     delete from {queue}
     where id = any(array(select id from expired where cancelled_at is not null))
-    returning *, coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-        'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired'
-    )) as all_errors
+    returning *, {errors_and_lost} as all_errors
 -- [keep]
 ), kept as (
     insert into {history} (

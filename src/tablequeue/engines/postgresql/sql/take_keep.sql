@@ -46,5 +46,5 @@ returning
     -- [paced]
     {claimed with lease_until = cast(null as timestamptz) as lease_until}{and_slot}
 ), {spent}
-select * from claimed;
+select {of_claimed} from claimed;
 -- [end]

@@ -2,10 +2,7 @@
 -- or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is kept.
 -- Index: the primary key. Locks: the database. All statements commit together: a crash leaves all or nothing.
 update {queue}
-set errors = json_insert(
-    coalesce(errors, '[]'), '$[#]',
-    json_object('attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', :error)
-)
+set errors = {errors_and_one}
 where id in (select value from json_each(:ids)) and cancelled_at is not null
     and (token = :token or (:token is null and lease_until <= {now})) and :error is not null;
 -- [keep]

@@ -1,6 +1,7 @@
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
--- lease. The run ends before the first one that is due later. No message of the group is promoted while one is in
--- progress, so the group is closed until all of them are finished.
+-- lease. The run ends before the first one that is due later, and before one that is in progress in an open run. With
+-- :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them are
+-- finished. With -1 the run is open: see create_groups.
 -- Indexes: {table}__ready, {table}__blocked. Locks: the database, for the length of the statement.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 with head as (
@@ -8,6 +9,10 @@ with head as (
 ), behind as (
     select id, due_at from {queue}
     where group_key = (select group_key from head) and state = 'blocked'{in_time}
+        and id < (
+            select coalesce(-max(held.in_run), 9223372036854775807) from {queue} as held
+            where held.group_key = (select group_key from head) and held.in_run < 0 and held.{head}
+        )
     order by id limit max(0, {claim_limit} - 1)
 )
 update {queue}
@@ -18,7 +23,7 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease * 1000000 as integer),
-    in_run = id
+    in_run = id * :run
 where id in (
     select id from head
     union all

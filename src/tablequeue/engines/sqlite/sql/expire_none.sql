@@ -2,9 +2,6 @@
 -- Index: {table}__expires. Locks: the database. A crash leaves all or nothing.
 update {queue}
 set state = 'dead',
-    errors = json_insert(
-        coalesce(errors, '[]'), '$[#]',
-        json_object('attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'expired')
-    )
+    errors = {errors_and_expired}
 where id in (select id from {queue} where {waiting} and expires_at <= {now} order by expires_at limit :n)
 returning id;

@@ -11,10 +11,7 @@ set state = case
         when attempts >= :max_attempts{in_time} then due_at
         else {now} + cast(given.delay * 1000000 as integer)
     end,
-    errors = json_insert(
-        coalesce(errors, '[]'), '$[#]',
-        json_object('attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', :error)
-    ),
+    errors = {errors_and_one},
     token = null,
     lease_until = null{out_of_run}
 from (select json_extract(value, '$[0]') as id, json_extract(value, '$[1]') as delay from json_each(:delays)) as given

@@ -19,7 +19,8 @@ select
         lease_until = lease_until
         priority = 0
         dedup_key = null
-        due_at = null}
+        due_at = null
+        errors = null}
 from {ranges} as ranges
 join {log} as log on log.id between first_offset and last_offset
 where changes() > 0 and ranges.id = last_insert_rowid()

@@ -20,5 +20,6 @@ from {ranges} as ranges
 join {log} as log on log.id between first_offset and last_offset
 where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
 on conflict (id) do update set
-    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors, token = null, lease_until = null;
+    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors
+where {queue}.state <> 'in_progress';
 update {ranges} set lease_until = null where id = :id;

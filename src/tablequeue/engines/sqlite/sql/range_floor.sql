@@ -1,6 +1,5 @@
--- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
+-- which its next claim begins.
 -- Indexes: {table}__lease, the primary key. Locks: none.
-select min(
-    last_offset + 1, coalesce((select min(first_offset) from {ranges} where lease_until is not null), last_offset + 1)
-)
+select (select min(first_offset) from {ranges} where lease_until is not null), last_offset + 1
 from {ranges} order by id desc limit 1;

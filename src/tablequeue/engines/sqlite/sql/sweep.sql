@@ -9,10 +9,7 @@ set state = case
         else 'ready'
     end,
     errors = case
-        when state = 'in_progress' and cancelled_at is null then json_insert(
-            coalesce(errors, '[]'), '$[#]',
-            json_object('attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired')
-        )
+        when state = 'in_progress' and cancelled_at is null then {errors_and_lost}
         else errors
     end,
     token = case when cancelled_at is not null then token end,

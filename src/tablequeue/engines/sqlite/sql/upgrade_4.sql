@@ -14,7 +14,7 @@ create index if not exists {table}__dead on {queue} (id) where state = 'dead';
 create index if not exists {table}__blocked on {queue} (group_key, id) where state = 'blocked';
 create unique index if not exists {table}__key on {queue} (dedup_key) where dedup_key is not null;
 -- [grouped]
--- The triggers are made again by create_group_triggers.
+-- The triggers are made again by create_heads.
 drop trigger if exists {table}_pushed;
 drop trigger if exists {table}_moved;
 drop trigger if exists {table}_left;

@@ -1,0 +1,2 @@
+-- The tables of all that was dropped.
+select name from {dropped};

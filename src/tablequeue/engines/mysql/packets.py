@@ -1,0 +1,64 @@
+"""Packets: the statements of a transaction in one round trip, with its COMMIT among them.
+
+The server runs them by itself, so what they lock is free again whatever becomes of the client: suspended, cut off, or
+behind a slow way. What one statement finds for the next ones is in variables of the session; a statement may say so by
+itself, or `bound` puts a variable in the place of a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pymysql
+
+from tablequeue.engines.base import Params
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.mysql.connection import commits_each
+from tablequeue.engines.texts import Row
+
+
+def bound(cursor: Cursor, statement: str, params: Params, **expressions: str) -> str:
+    """Return the statement with its values; a parameter that `expressions` names is SQL, such as a variable."""
+    for name, expression in expressions.items():
+        statement = statement.replace(f"%({name})s", expression)
+    written: str = cursor.mogrify(statement, params)
+    return written
+
+
+def stored(statement: str, **values: str) -> str:
+    """Return the statement such that variables get values of its rows: `tq_n="count(*)"` is the number, in @tq_n."""
+    names = ", ".join(f"@{name}" for name in values)
+    return f"select {', '.join(values.values())} into {names} from (\n{statement}\n) as found"  # noqa: S608 (our texts)
+
+
+def kept(statement: str, **more: str) -> str:
+    """Return the statement such that @tq_ids gets the ids that it finds, as JSON, and @tq_n their number."""
+    return stored(statement, tq_ids="json_arrayagg(id)", tq_n="count(*)", **more)
+
+
+def limited(cursor: Cursor, statement: str) -> list[str]:
+    """Return what runs the statement, whose `limit ?` is @tq_n: no plain statement takes a variable there."""
+    return [f"prepare tq from {cursor.connection.escape(statement)}", "execute tq using @tq_n", "deallocate prepare tq"]
+
+
+def together(cursor: Cursor, inside: Iterable[str], after: Sequence[str] = ()) -> list[Sequence[Row]]:
+    """Run all statements `inside` or none, and then those `after` the commit. Return the rows of those that have some.
+
+    The connection is one of ours. If a transaction is open on it, they are a part of that.
+    """
+    ours = commits_each(cursor.connection)
+    begin, end = ("begin", "commit") if ours else ("savepoint tablequeue", "release savepoint tablequeue")
+    try:
+        return sent(cursor, [begin, *inside, end, *after])
+    except Exception:
+        try:
+            cursor.execute("rollback" if ours else "rollback to savepoint tablequeue")
+        except pymysql.Error:
+            pass  # the connection is gone, or a deadlock took the whole transaction: nothing is left to undo
+        raise
+
+
+def sent(cursor: Cursor, statements: Sequence[str]) -> list[Sequence[Row]]:
+    """Run statements in one round trip. Return the rows of those that have some."""
+    found: list[Sequence[Row]] = cursor.packet(";\n".join(statements))
+    return found

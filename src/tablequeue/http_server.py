@@ -1,0 +1,150 @@
+"""The server of the dashboard and of the SQS endpoint: uvicorn, with connections bounded in size, number and time."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+KEPT_OPEN = 75
+"""Seconds for which a connection without requests stays open: SDKs keep theirs for a minute."""
+GRACE = 10
+"""Seconds in which requests must end after a signal."""
+LARGEST_HEAD = 64 << 10
+"""Bytes of the URL and the headers of a request."""
+HEAD_WITHIN = 15.0
+"""Seconds in which a client must have sent them."""
+BODY_WITHIN = 40.0
+"""Seconds in which a client must have sent a body. An application that answers a slow one does so before."""
+TAKEN_WITHIN = 60.0
+"""Seconds in which a client must have read an answer."""
+PIPELINED = 16
+"""Requests of a connection that wait for the one before them. SDKs send none before they have the answer."""
+RESERVED = 100
+"""Files for the database, and for the program itself; all others may be connections."""
+BACKLOG = 2048
+"""Connections that wait until they are accepted, and are accepted at once, before any of them can be refused."""
+_LOOK_EVERY = 1.0
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+def server(app: Any, *, stop: Callable[[], None] | None = None, **options: Any) -> uvicorn.Server:
+    """Return a server of an ASGI application; `options` are more of those of `uvicorn.Config`.
+
+    stop    called when the server is to end, before it waits for open requests.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    values: dict[str, Any] = {
+        "http": Connection,
+        "ws": "none",
+        "log_config": None,
+        "log_level": "error",  # a request that is none is not worth a line
+        "server_header": False,
+        "access_log": False,
+        "backlog": _backlog(),
+        "timeout_graceful_shutdown": GRACE,
+        "timeout_keep_alive": KEPT_OPEN,
+    }
+    return _Server(uvicorn.Config(app, **values | options), stop)
+
+
+def _files() -> int:
+    """Return how many files this process may open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _backlog() -> int:
+    # asyncio accepts as many connections in one step. Once a file too many is opened there, the server accepts nobody
+    # for a second, and then no better.
+    return min(BACKLOG, _files() // 8)
+
+
+def most_connections() -> int:
+    """Return how many connections may be open at the same time."""
+    return max(_files() - RESERVED - _backlog(), _files() // 2)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, stop: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._stop = stop
+        self._guard: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._guard = asyncio.create_task(self._watch())
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._stop is not None:
+            self._stop()
+        await super().shutdown(sockets)
+        if self._guard is not None:
+            self._guard.cancel()
+
+    async def _watch(self) -> None:
+        """End the connections of clients that take too long."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            now = loop.time()
+            for connection in [*self.server_state.connections]:
+                if isinstance(connection, Connection) and connection.is_overdue(now):
+                    connection.transport.abort()
+
+
+class Connection(HttpToolsProtocol):
+    """A connection of a client. Each limit is the client's own: the others do not wait for it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head: int | None = 0
+        """Bytes that came since the last request; None while its body comes."""
+        self._since = self.loop.time()
+        """When the connection was last seen without a part of a request, or of an answer, on its way."""
+        self._refused = False
+        if len(self.connections) > most_connections():
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        if self._head is not None:
+            self._head += len(data)
+        super().data_received(data)
+        if self._head is not None and self._head > LARGEST_HEAD and not self.transport.is_closing():
+            self._refused = True
+            self.transport.write(_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINED:
+            raise ValueError  # to uvicorn the request is not a valid one
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._head = 0
+        super().on_message_complete()
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether the client has taken too long for a part of a request, or to read an answer."""
+        if self.transport.get_write_buffer_size() > 0:
+            within = TAKEN_WITHIN
+        elif self._head is None:
+            within = BODY_WITHIN
+        elif self.cycle is None or (self.cycle.response_complete and self._head):
+            within = HEAD_WITHIN
+        else:
+            self._since = now  # the application is at work, or nobody is
+            return False
+        return now - self._since > within
