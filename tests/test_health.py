@@ -47,14 +47,14 @@ def test_a_conflict_is_no_push(db: Database) -> None:
 
 @sqlite
 def test_a_topic_is_counted_by_its_name_and_a_subscription_by_its_own(db: Database) -> None:
-    topic = db.create_topic("counted")
+    topic = db.create_topic("by-name")
     mail = topic.subscribe("mail")
     topic.push("a")
     topic.push_many("bc")
     mail.complete_many(mail.pop_many(3))
     found = counters.read()
-    assert found["pushed_messages", "counted", ""] == 3
-    assert found["popped_messages", "counted/mail", ""] == found["completed_messages", "counted/mail", ""] == 3
+    assert found["pushed_messages", "by-name", ""] == 3
+    assert found["popped_messages", "by-name/mail", ""] == found["completed_messages", "by-name/mail", ""] == 3
 
 
 @sqlite

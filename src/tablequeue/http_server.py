@@ -29,7 +29,9 @@ PIPELINED = 16
 RESERVED = 100
 """Files for the database, and for the program itself; all others may be connections."""
 BACKLOG = 2048
-"""Connections that wait until they are accepted, and are accepted at once, before any of them can be refused."""
+"""Connections that wait until they are accepted."""
+STEPS = 8
+"""Steps of the event loop from a connection's accept until its file is closed, if it is refused. There are five."""
 _LOOK_EVERY = 1.0
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -49,7 +51,7 @@ def server(app: Any, *, stop: Callable[[], None] | None = None, **options: Any) 
         "log_level": "error",  # a request that is none is not worth a line
         "server_header": False,
         "access_log": False,
-        "backlog": _backlog(),
+        "backlog": _accepted_at_once(),
         "timeout_graceful_shutdown": GRACE,
         "timeout_keep_alive": KEPT_OPEN,
     }
@@ -61,15 +63,15 @@ def _files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _backlog() -> int:
-    # asyncio accepts as many connections in one step. Once a file too many is opened there, the server accepts nobody
-    # for a second, and then no better.
-    return min(BACKLOG, _files() // 8)
+def _accepted_at_once() -> int:
+    # To asyncio the backlog is also how many connections it accepts in one step. Once a file too many is opened there,
+    # the server accepts nobody for a second, and then no better.
+    return min(BACKLOG, _files() // (4 * STEPS))
 
 
 def most_connections() -> int:
     """Return how many connections may be open at the same time."""
-    return max(_files() - RESERVED - _backlog(), _files() // 2)
+    return max(_files() - RESERVED - STEPS * _accepted_at_once(), _files() // 2)
 
 
 class _Server(uvicorn.Server):
@@ -81,6 +83,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._guard = asyncio.create_task(self._watch())
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._stop is not None:

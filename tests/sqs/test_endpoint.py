@@ -221,9 +221,9 @@ def test_an_endpoint_that_stops_is_not_ready(endpoint: SqsApp, address: str) -> 
 def test_clients_are_not_told_where_the_database_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        logging.getLogger("tablequeue.sqs"), "disabled", False
-    )  # as a logging configuration may leave it
+    # As a logging configuration of another test may leave it.
+    monkeypatch.setattr(logging.getLogger("tablequeue.sqs"), "disabled", False)
+    caplog.set_level(logging.WARNING, "tablequeue.sqs")
     place = tmp_path / "secret-place"
     place.mkdir()
     with connect(f"sqlite:///{place / 'work.db'}") as mine, serving(app(mine)) as address:

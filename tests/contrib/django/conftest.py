@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +63,16 @@ if not settings.configured:
 from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 from django.test.utils import override_settings  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _levels() -> Iterator[None]:
+    """The command of the worker sets the levels of loggers; the tests after it need their own."""
+    loggers = [logging.getLogger(name) for name in ("tablequeue", "django.tasks", "django_tasks")]
+    before = [log.level for log in loggers]
+    yield
+    for log, level in zip(loggers, before, strict=True):
+        log.setLevel(level)
 
 
 @pytest.fixture(params=[kind for kind in KINDS if kind.name in BACKENDS], ids=lambda kind: kind.name)
