@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.results import OURS, Figure
 from benchmarks.rounds import interleaved, rate
 from tablequeue import Database
-from tablequeue.operations import topics
+from tablequeue.verbs import topics
 
 BATCH_READ = "Spark's batch read of the topic"
 JDBC_KEYED = "Spark's JDBC, into a table with one index"

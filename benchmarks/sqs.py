@@ -35,7 +35,7 @@ from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
 from tablequeue import Queue
-from tablequeue.message import NewMessage
+from tablequeue.model.message import NewMessage
 
 CLIENTS, BATCH = 16, 10
 # Messages in a round; those that are waiting in the long FIFO backlog, and those that are drained in a round.

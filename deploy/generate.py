@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 
 import tablequeue
-from tablequeue.metrics import Metric
+from tablequeue.observe.metrics import Metric
 from tablequeue.spark.pipeline import Pipeline
 from tablequeue.spark.pipeline.health import Watched
 from tablequeue.sqs import app

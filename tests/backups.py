@@ -17,8 +17,8 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import Claim, Database
+from tablequeue.bulk.stream import Stream, streams
 from tablequeue.errors import TablequeueError
-from tablequeue.stream import Stream, streams
 from tests.servers import postgresql_bin, postgresql_server
 
 LEASE = 2.0

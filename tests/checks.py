@@ -16,13 +16,13 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Backoff, Claim, Database, LeaseLost, NewMessage, Queue, Rate
-from tablequeue.counters import counters
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.walks import WHOLE
 from tablequeue.errors import NoResult, QueueNotFound, TablequeueError
-from tablequeue.operations import catalogue
-from tablequeue.operations.claim import leased, promote
-from tablequeue.operations.context import Context
+from tablequeue.observe.counters import counters
+from tablequeue.verbs import catalogue
+from tablequeue.verbs.claim import leased, promote
+from tablequeue.verbs.context import Context
 from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
 

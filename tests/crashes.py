@@ -19,7 +19,7 @@ from tablequeue.engines import engine_class
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
-from tablequeue.operations.claim import leased
+from tablequeue.verbs.claim import leased
 from tests.servers import Place
 from tests.support import at
 

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 import tablequeue
 from tablequeue import Claim, LeaseLost, Queue
 from tablequeue.errors import BadInput, DuplicateKey
-from tablequeue.states import STATES
+from tablequeue.model.states import STATES
 from tests.servers import Kind, Place
 from tests.support import at, at_once, ids_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tablequeue import Queue
 from tablequeue.errors import ConnectionLost, Unreachable
-from tablequeue.states import STATES
+from tablequeue.model.states import STATES
 from tests.crowd import PATIENCE, processes
 from tests.servers import Place
 from tests.support import at, counts

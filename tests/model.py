@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tablequeue import Definition
-from tablequeue.states import WAITING_STATES
+from tablequeue.model.states import WAITING_STATES
 
 Held = tuple[int, str]  # a claim: its id and its token
 Which = Sequence[int] | Callable[["Item"], bool] | None  # dead letters

@@ -11,7 +11,6 @@ from functools import cache, partial
 from typing import Any
 
 from tablequeue import errors
-from tablequeue.definition import Definition
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
@@ -19,6 +18,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.texts import Row
+from tablequeue.model.definition import Definition
 from tests.servers import KINDS, VariantKind
 from tests.support import with_parts
 

@@ -13,7 +13,7 @@ import pytest
 
 from tablequeue import Claim, Database, LeaseLost, Message, Queue
 from tablequeue.engines.engine import Engine
-from tablequeue.states import STATES
+from tablequeue.model.states import STATES
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
 

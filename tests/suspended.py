@@ -19,9 +19,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, Queue, Rate
-from tablequeue.operations import catalogue, topics
-from tablequeue.operations.context import Context
 from tablequeue.topic import Topic
+from tablequeue.verbs import catalogue, topics
+from tablequeue.verbs.context import Context
 from tests.servers import Kind, Place
 
 # Together more than the buffers of a socket hold: 4 MB in Linux, and what the relay has.

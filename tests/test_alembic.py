@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from tablequeue import staging
 from tablequeue.alembic import include_name, include_object
-from tablequeue.stream import Stream
+from tablequeue.bulk import staging
+from tablequeue.bulk.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Kind, Place
 from tests.support import DESIGNS

@@ -29,7 +29,7 @@ import tablequeue
 from tablequeue import Database, Message, Queue
 from tablequeue.engines import engine_class
 from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
-from tablequeue.states import STATES
+from tablequeue.model.states import STATES
 from tests import crashes
 from tests.checks import await_a_wait
 from tests.crashes import VERBS, Steps, Verb, begin, go_through, open_stepping

@@ -16,12 +16,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tablequeue import Database
+from tablequeue.bulk.stream import Stream
 from tablequeue.cli.serve import serve
 from tablequeue.cli.work import work
-from tablequeue.counters import counters
-from tablequeue.health import PATHS, Health
+from tablequeue.observe.counters import counters
+from tablequeue.observe.health import PATHS, Health
 from tablequeue.sqs import app
-from tablequeue.stream import Stream
 from tablequeue.web.metrics import health as health_of_dashboard
 from tablequeue.worker import Worker
 from tablequeue.worker.health import health as health_of_worker

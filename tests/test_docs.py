@@ -22,8 +22,8 @@ from click.testing import CliRunner
 
 import tablequeue
 from tablequeue.cli import main
-from tablequeue.definition import ORDERS
 from tablequeue.engines import ENGINES
+from tablequeue.model.definition import ORDERS
 from tests.servers import KINDS, Place
 
 ROOT = Path(__file__).parents[1]

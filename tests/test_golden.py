@@ -18,9 +18,9 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from tablequeue.cli import main
-from tablequeue.definition import SubscriptionDefinition, TopicDefinition
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of
+from tablequeue.model.definition import SubscriptionDefinition, TopicDefinition
 
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = bool(os.environ.get("TABLEQUEUE_REWRITE_GOLDEN"))

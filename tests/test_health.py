@@ -9,12 +9,13 @@ from threading import Event
 
 import pytest
 
-from tablequeue import Database, NewMessage, health_server
-from tablequeue.counters import COUNTED, counters
+from tablequeue import Database, NewMessage
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost
-from tablequeue.health import Check, Health
-from tablequeue.health_server import MOST_REQUESTS, HealthServer
-from tablequeue.metrics import Metric, text
+from tablequeue.observe import health_server
+from tablequeue.observe.counters import COUNTED, counters
+from tablequeue.observe.health import Check, Health
+from tablequeue.observe.health_server import MOST_REQUESTS, HealthServer
+from tablequeue.observe.metrics import Metric, text
 from tests.servers import only
 from tests.support import claimed
 from tests.web.support import Client
@@ -97,12 +98,12 @@ def test_a_check_that_hangs_is_one_thread(monkeypatch: pytest.MonkeyPatch, gate:
         calls.append(1)
         gate.wait()
 
-    monkeypatch.setattr("tablequeue.health.PATIENCE", 0.01)
+    monkeypatch.setattr("tablequeue.observe.health.PATIENCE", 0.01)
     check = Check(hang)
     assert [check.passes() for _ in range(5)] == [False] * 5
     assert len(calls) == 1
     gate.set()
-    monkeypatch.setattr("tablequeue.health.PATIENCE", 60)
+    monkeypatch.setattr("tablequeue.observe.health.PATIENCE", 60)
     assert check.passes()
 
 
@@ -116,13 +117,13 @@ def test_a_check_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     check = Check(fail_once)
     assert not check.passes()
     assert not check.passes(), "what it found holds for a moment"
-    monkeypatch.setattr("tablequeue.health.FRESH", 0)
+    monkeypatch.setattr("tablequeue.observe.health.FRESH", 0)
     assert check.passes()
     assert len(calls) == 2
 
 
 def test_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tablequeue.health.FRESH", 0)
+    monkeypatch.setattr("tablequeue.observe.health.FRESH", 0)
     is_ = {"connected": True, "stopping": False, "alive": True}
 
     def check() -> None:

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tablequeue import connect
-from tablequeue.health import Health
-from tablequeue.health_server import HealthServer
+from tablequeue.observe.health import Health
+from tablequeue.observe.health_server import HealthServer
 
 # What a program may have by default on many systems, and more clients than that.
 FILES = 1024

@@ -18,11 +18,12 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import Database, staging
+from tablequeue import Database
+from tablequeue.bulk import staging
+from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import NoRights, QueueDiffers
-from tablequeue.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, refuses, with_parts

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tablequeue import Claim, Queue
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
-from tablequeue.operations.claim import sweep
+from tablequeue.model.definition import Definition
+from tablequeue.verbs.claim import sweep
 from tests.servers import KINDS, Kind, Place
 from tests.support import DESIGNS, at, claimed, design_group, ids_of
 

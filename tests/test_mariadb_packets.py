@@ -12,8 +12,8 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
 from tablequeue import Database, Queue, Rate
 from tablequeue.errors import ConnectionLost
-from tablequeue.operations import topics
-from tablequeue.operations.context import Context, Params
+from tablequeue.verbs import topics
+from tablequeue.verbs.context import Context, Params
 from tests.crashes import SteppingCursor, Steps, open_stepping, torn
 from tests.servers import Place, only
 from tests.support import at, ids_of

@@ -33,7 +33,7 @@ from hypothesis.stateful import (
 
 from tablequeue import Backoff, Claim, Database, LiveState, Message, NewMessage, Queue
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost
-from tablequeue.states import STATES
+from tablequeue.model.states import STATES
 from tests.model import Item, Model, Refusal
 from tests.servers import Kind, Place
 from tests.support import DESIGNS, START, ids_of, refuses

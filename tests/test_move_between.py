@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from tablequeue import Message, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, TablequeueError
-from tablequeue.operations import doctor
+from tablequeue.verbs import doctor
 from tests.crashes import Steps
 from tests.crowd import answer, started
 from tests.movers import move_all, stop_in_move_between

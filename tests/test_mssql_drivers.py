@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Database, NewMessage, Queue, arrow, errors
-from tablequeue.definition import Definition
+from tablequeue import Database, NewMessage, Queue, errors
+from tablequeue.bulk import arrow
 from tablequeue.engines import procedures
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.runner import Runner
+from tablequeue.model.definition import Definition
 from tests import mssql_rules as rules
 from tests import tds
 from tests.procedures import on_mssql

@@ -19,7 +19,7 @@ from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
-from tablequeue.operations import schedule
+from tablequeue.verbs import schedule
 from tests.mssql_stand_in import (
     DEADLOCK,
     LOCK_TIMEOUT,

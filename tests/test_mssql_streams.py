@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablequeue import Queue, arrow, errors, staging, stream
+from tablequeue import Queue, errors
+from tablequeue.bulk import arrow, staging, stream
+from tablequeue.bulk.staging import Staged
+from tablequeue.bulk.stream import Stream
 from tablequeue.engines.mssql.steps import STEP
-from tablequeue.staging import Staged
-from tablequeue.stream import Stream
 from tests.mssql_stand_in import (
     LOCK_TIMEOUT,
     SAME_KEY,

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from tablequeue import Definition, PayloadType, Rate
 from tablequeue.cli.sql import operations, script
-from tablequeue.definition import HISTORIES, PAYLOADS, SubscriptionDefinition, TopicDefinition
 from tablequeue.engines.base import Table
 from tablequeue.engines.mssql.answers import TEXTS
 from tablequeue.engines.mssql.connection import Batch
@@ -26,9 +25,10 @@ from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.procedures import template, templates
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName
-from tablequeue.operations.claim import SWEEP_SIZE
-from tablequeue.operations.inspect import BATCH
-from tablequeue.states import STATES
+from tablequeue.model.definition import HISTORIES, PAYLOADS, SubscriptionDefinition, TopicDefinition
+from tablequeue.model.states import STATES
+from tablequeue.verbs.claim import SWEEP_SIZE
+from tablequeue.verbs.inspect import BATCH
 from tests import mssql_rules as rules
 from tests.support import DESIGNS
 from tests.tsql import parse_errors

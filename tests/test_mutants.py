@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import pytest
 
 from tablequeue import Database, LeaseLost, Queue, Rate
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import operations_of
+from tablequeue.model.definition import Definition
 from tests import checks
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, with_parts

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from tablequeue import Queue
 from tablequeue.cli import main
 from tablequeue.cli.sql import kind_of, operations
-from tablequeue.definition import PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of
+from tablequeue.model.definition import PAYLOADS
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, claimed, counts, design_group
 from tests.test_clients import mariadb, need, psql

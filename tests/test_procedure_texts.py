@@ -16,8 +16,8 @@ from tablequeue import Definition, Rate
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
-from tablequeue.names import table_of
-from tablequeue.states import STATES
+from tablequeue.model.names import table_of
+from tablequeue.model.states import STATES
 from tests import mssql_rules as rules
 from tests.support import DESIGNS
 from tests.tsql import parse_errors

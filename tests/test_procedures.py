@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tablequeue import Backoff, Database, Queue, errors
-from tablequeue.definition import Delivery
 from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
-from tablequeue.message import LONGEST_ERROR, error_text
+from tablequeue.model.definition import Delivery
+from tablequeue.model.message import LONGEST_ERROR, error_text
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place
 from tests.sessions import Session, call, engine_of, made, session, transaction

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablequeue.redaction import has_password
+from tablequeue.model.redaction import has_password
 
 # Characters of passwords and user names, which SQLAlchemy escapes so that they can be parsed again.
 words = st.text(st.characters(exclude_categories=["Cs"]))

@@ -21,7 +21,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, conditions, files_for
 from tablequeue.engines.texts import operations_of, statements_in
-from tablequeue.states import STATES, TRANSITIONS, VERBS, Transition
+from tablequeue.model.states import STATES, TRANSITIONS, VERBS, Transition
 from tests.servers import Kind, Place
 from tests.transitions import check_states, moves_of
 
@@ -154,7 +154,7 @@ def rows() -> str:
 def test_the_architecture_shows_the_table() -> None:
     page = Path(__file__).parents[1] / "ARCHITECTURE.md"
     text = page.read_text("utf-8")
-    begin, end = "<!-- from tablequeue.states -->\n", "<!-- end -->\n"
+    begin, end = "<!-- from tablequeue.model.states -->\n", "<!-- end -->\n"
     head, rest = text.split(begin)
     current = f"{head}{begin}{diagram()}\n{rows()}{rest[rest.index(end) :]}"
     if os.environ.get("TABLEQUEUE_WRITE_DOCS"):

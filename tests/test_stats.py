@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from tablequeue import Database, Queue
 from tablequeue.errors import BadInput
-from tablequeue.operations import stats as numbers
-from tablequeue.operations.stats import times
+from tablequeue.verbs import stats as numbers
+from tablequeue.verbs.stats import times
 from tests.servers import Kind, Place, only
 from tests.support import at, claimed, refuses, rewritten
 

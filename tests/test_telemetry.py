@@ -17,9 +17,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tablequeue import Database, NewMessage, Queue, aio, telemetry
-from tablequeue.counters import counters
+from tablequeue import Database, NewMessage, Queue, aio
 from tablequeue.errors import BadPayload
+from tablequeue.observe import telemetry
+from tablequeue.observe.counters import counters
 from tablequeue.worker import Worker
 from tests.servers import Place, only
 from tests.support import claimed

@@ -12,14 +12,14 @@ import sqlalchemy as sa
 
 from tablequeue import Database, Definition
 from tablequeue.cli.values import parameters
-from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
-from tablequeue.states import STATES
+from tablequeue.model.definition import HISTORIES, PAYLOADS
+from tablequeue.model.states import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
 from tests.support import DESIGNS, designs_with, rewritten

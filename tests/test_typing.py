@@ -33,8 +33,8 @@ from tests import typed_program
 
 PROGRAM = Path(typed_program.__file__)
 MODULES = (
-    "tablequeue tablequeue.aio tablequeue.database tablequeue.definition tablequeue.errors tablequeue.message "
-    "tablequeue.queue tablequeue.stream tablequeue.topic tablequeue.worker"
+    "tablequeue tablequeue.aio tablequeue.bulk.stream tablequeue.database tablequeue.errors "
+    "tablequeue.model.definition tablequeue.model.message tablequeue.queue tablequeue.topic tablequeue.worker"
 ).split()
 
 

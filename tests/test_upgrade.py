@@ -11,11 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import Database, NewMessage, staging
+from tablequeue import Database, NewMessage
+from tablequeue.bulk import staging
+from tablequeue.bulk.stream import Stream
 from tablequeue.errors import QueueDiffers, SchemaTooNew, SchemaTooOld
-from tablequeue.message import Claim
-from tablequeue.operations import schedule
-from tablequeue.stream import Stream
+from tablequeue.model.message import Claim
+from tablequeue.verbs import schedule
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, ids_of, refuses
 

@@ -1,4 +1,4 @@
-"""Which transitions of tablequeue.states the messages of a real database make, and which the table has.
+"""Which transitions of tablequeue.model.states the messages of a real database make, and which the table has.
 
 `recording` has an engine look at all messages before and after each of its operations. `live_through` is a life in
 which every transition comes that a queue can have.
@@ -16,16 +16,17 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, Definition, NewMessage, Queue, staging
+from tablequeue import Claim, Database, Definition, NewMessage, Queue
+from tablequeue.bulk import staging
+from tablequeue.bulk.stream import Stream
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import conditions
 from tablequeue.engines.reads import Reads
-from tablequeue.options import QueueOptions
-from tablequeue.states import TRANSITIONS, VERBS
-from tablequeue.stream import Stream
+from tablequeue.model.options import QueueOptions
+from tablequeue.model.states import TRANSITIONS, VERBS
 from tests.support import at, design_group
 
 Move = tuple[str, str, str]

@@ -51,6 +51,7 @@ from tablequeue import (
 )
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTopic
 from tablequeue.aio import connect as connect_async
+from tablequeue.bulk.stream import Stream, StreamState, streams
 from tablequeue.errors import (
     BadDefinition,
     BadInput,
@@ -61,7 +62,6 @@ from tablequeue.errors import (
     SeekRefused,
     TablequeueError,
 )
-from tablequeue.stream import Stream, StreamState, streams
 from tablequeue.worker import DeadLetter, Outcome, Retry, Snooze, Worker
 
 MINUTE: Duration = timedelta(minutes=1)

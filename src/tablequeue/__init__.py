@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tablequeue import errors
     from tablequeue.database import Database, connect
-    from tablequeue.definition import (
+    from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
+    from tablequeue.model.definition import (
         Definition,
         Delivery,
         History,
@@ -18,18 +19,17 @@ if TYPE_CHECKING:
         SubscriptionDefinition,
         TopicDefinition,
     )
-    from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
-    from tablequeue.message import AttemptError, Claim, Message, NewMessage
-    from tablequeue.operations.cancel import Cancellation
-    from tablequeue.operations.doctor import Finding
-    from tablequeue.operations.move_between import Moved
-    from tablequeue.operations.stats import Activity, Stats, Times, Window
-    from tablequeue.options import QueueOptions, SubscriptionOptions, TopicOptions
-    from tablequeue.pacing import Backoff, Duration, Rate
-    from tablequeue.payload import Unreadable
+    from tablequeue.model.message import AttemptError, Claim, Message, NewMessage
+    from tablequeue.model.options import QueueOptions, SubscriptionOptions, TopicOptions
+    from tablequeue.model.pacing import Backoff, Duration, Rate
+    from tablequeue.model.payload import Unreadable
+    from tablequeue.model.states import FailedState, LiveState, State
     from tablequeue.queue import OnConflict, Queue
-    from tablequeue.states import FailedState, LiveState, State
     from tablequeue.topic import Lag, Start, Subscription, Topic
+    from tablequeue.verbs.cancel import Cancellation
+    from tablequeue.verbs.doctor import Finding
+    from tablequeue.verbs.move_between import Moved
+    from tablequeue.verbs.stats import Activity, Stats, Times, Window
 
     __version__: str
 
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 # all else, and `tablequeue --version` needs none of them.
 _NAMES = {
     "database": "Database connect",
-    "definition": "Definition Delivery History Keep Order PayloadType SubscriptionDefinition TopicDefinition",
+    "model.definition": "Definition Delivery History Keep Order PayloadType SubscriptionDefinition TopicDefinition",
     "errors": "Cancelled Empty LeaseLost TablequeueError",
-    "message": "AttemptError Claim Message NewMessage",
-    "operations.cancel": "Cancellation",
-    "operations.doctor": "Finding",
-    "operations.move_between": "Moved",
-    "operations.stats": "Activity Stats Times Window",
-    "options": "QueueOptions SubscriptionOptions TopicOptions",
-    "pacing": "Backoff Duration Rate",
-    "payload": "Unreadable",
+    "model.message": "AttemptError Claim Message NewMessage",
+    "verbs.cancel": "Cancellation",
+    "verbs.doctor": "Finding",
+    "verbs.move_between": "Moved",
+    "verbs.stats": "Activity Stats Times Window",
+    "model.options": "QueueOptions SubscriptionOptions TopicOptions",
+    "model.pacing": "Backoff Duration Rate",
+    "model.payload": "Unreadable",
     "queue": "OnConflict Queue",
-    "states": "FailedState LiveState State",
+    "model.states": "FailedState LiveState State",
     "topic": "Lag Start Subscription Topic",
 }
 

@@ -10,18 +10,18 @@ from typing import Any, Literal, Self, Unpack
 
 import sqlalchemy as sa
 
-from tablequeue.definition import Definition, TopicDefinition
 from tablequeue.engines import check_kind, driver_missing, engine_class
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
-from tablequeue.operations import alter, catalogue, doctor
-from tablequeue.operations.context import Context
-from tablequeue.operations.doctor import Finding
-from tablequeue.options import QueueOptions, TopicOptions
+from tablequeue.model.definition import Definition, TopicDefinition
+from tablequeue.model.options import QueueOptions, TopicOptions
 from tablequeue.queue import Queue
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs import alter, catalogue, doctor
+from tablequeue.verbs.context import Context
+from tablequeue.verbs.doctor import Finding
 
 LONGEST_NAME = 200
 

@@ -1,6 +1,6 @@
 """A queue and its verbs, in reading order.
 
-Over 400 lines, because they are the signatures and docstrings of one class. What the verbs do is in `operations/`.
+Over 400 lines, because they are the signatures and docstrings of one class. What the verbs do is in `verbs/`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from datetime import datetime
 from time import monotonic
 from typing import Any, Literal, Unpack, overload
 
-from tablequeue import telemetry
-from tablequeue.definition import Definition
 from tablequeue.errors import BadPayload, Empty
-from tablequeue.message import PAYLOAD, Claim, Message, checked_claims
-from tablequeue.operations import (
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import PAYLOAD, Claim, Message, checked_claims
+from tablequeue.model.options import AlterOptions
+from tablequeue.model.pacing import Duration, in_seconds
+from tablequeue.model.states import WAITING_STATES, FailedState, LiveState
+from tablequeue.observe import telemetry
+from tablequeue.verbs import (
     alter,
     cancel,
     catalogue,
@@ -30,19 +33,16 @@ from tablequeue.operations import (
     stats,
     unreadable,
 )
-from tablequeue.operations import results as kept
-from tablequeue.operations.cancel import Cancellation, Chosen
-from tablequeue.operations.claim import SameGroup
-from tablequeue.operations.complete_and_claim import complete_and_claim
-from tablequeue.operations.context import Context, seconds
-from tablequeue.operations.maintain import Which
-from tablequeue.operations.move_between import Moved
-from tablequeue.operations.push import OnConflict, Options
-from tablequeue.operations.stats import Stats
-from tablequeue.operations.wait import INFINITE, Waiter
-from tablequeue.options import AlterOptions
-from tablequeue.pacing import Duration, in_seconds
-from tablequeue.states import WAITING_STATES, FailedState, LiveState
+from tablequeue.verbs import results as kept
+from tablequeue.verbs.cancel import Cancellation, Chosen
+from tablequeue.verbs.claim import SameGroup
+from tablequeue.verbs.complete_and_claim import complete_and_claim
+from tablequeue.verbs.context import Context, seconds
+from tablequeue.verbs.maintain import Which
+from tablequeue.verbs.move_between import Moved
+from tablequeue.verbs.push import OnConflict, Options
+from tablequeue.verbs.stats import Stats
+from tablequeue.verbs.wait import INFINITE, Waiter
 
 
 class Queue:
@@ -64,7 +64,7 @@ class Queue:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        """What the library's own rooms work with beside the verbs; see operations/context.py."""
+        """What the library's own rooms work with beside the verbs; see verbs/context.py."""
         self.load_time = context.engine.load_time
 
     def __repr__(self) -> str:

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from tablequeue.definition import SubscriptionDefinition, TopicDefinition
 from tablequeue.errors import BadInput
-from tablequeue.message import Claim
-from tablequeue.operations import push, topics
-from tablequeue.operations.claim import SameGroup
-from tablequeue.operations.context import Context
-from tablequeue.operations.push import Options
-from tablequeue.operations.topics import Lag, Start
-from tablequeue.options import SubscriptionOptions
-from tablequeue.pacing import Duration
+from tablequeue.model.definition import SubscriptionDefinition, TopicDefinition
+from tablequeue.model.message import Claim
+from tablequeue.model.options import SubscriptionOptions
+from tablequeue.model.pacing import Duration
 from tablequeue.queue import Queue
+from tablequeue.verbs import push, topics
+from tablequeue.verbs.claim import SameGroup
+from tablequeue.verbs.context import Context
+from tablequeue.verbs.push import Options
+from tablequeue.verbs.topics import Lag, Start
 
 
 class Topic:
@@ -27,7 +27,7 @@ class Topic:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        """What the library's own rooms work with beside the verbs; see operations/context.py."""
+        """What the library's own rooms work with beside the verbs; see verbs/context.py."""
 
     def __repr__(self) -> str:
         return f"<Topic {self.name}>"

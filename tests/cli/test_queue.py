@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tablequeue import Database, Definition, Rate
-from tablequeue.definition import ORDERS
+from tablequeue.model.definition import ORDERS
 from tests.cli.support import Run, lines
 
 ROOT = Path(__file__).parents[1]

@@ -75,7 +75,7 @@ def test_what_cannot_be_served(run: Run, db: Database, monkeypatch: pytest.Monke
         patch.setenv("TABLEQUEUE_SERVE_TOKEN", "short")
         assert "at least 16" in run("serve", "--port", "0", code=1).stderr
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "tablequeue.http_server", raising=False)
+    monkeypatch.delitem(sys.modules, "tablequeue.http.server", raising=False)
     assert "tablequeue[serve]" in run("serve", code=1).stderr
 
 

@@ -16,7 +16,7 @@ import pytest
 from tablequeue import Database, Queue
 from tablequeue.cli.top import spark
 from tablequeue.errors import DatabaseError
-from tablequeue.operations import stats as numbers
+from tablequeue.verbs import stats as numbers
 from tests.cli.support import Run, lines
 from tests.support import claimed
 

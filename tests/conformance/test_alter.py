@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tablequeue import Backoff, Database, Definition, Queue, Rate
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers
-from tablequeue.operations import context
+from tablequeue.verbs import context
 from tests import checks
 from tests.servers import Place
 from tests.support import DESIGNS, at, claimed, found, refuses

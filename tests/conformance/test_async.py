@@ -22,10 +22,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 import tablequeue
 from tablequeue import Claim, Database, Empty, LeaseLost, Queue, aio
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
-from tablequeue.aiowait import AsyncWaiter
+from tablequeue.aio.database import _own_url
+from tablequeue.aio.threads import Threads
+from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, BadUrl, QueueNotFound, Unreachable
-from tablequeue.threads import Threads
 from tests.async_support import PATIENCE, claimed, in_loop, lock, refuses
 from tests.servers import Kind, Place
 from tests.support import at, counts, found, ids_of, with_parts
@@ -645,7 +646,7 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 def test_the_url_for_calls_of_our_own(url: str) -> None:
-    own = aio._own_url(url)
+    own = _own_url(url)
     assert (own if isinstance(own, str) else own.render_as_string(hide_password=False)) == URLS[url]
 
 

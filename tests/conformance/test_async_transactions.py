@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from tablequeue import LeaseLost, NewMessage, PayloadType, Queue, errors
 from tablequeue.aio import AsyncClaim, AsyncQueue
+from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, QueueNotFound
-from tablequeue.threads import Threads
 from tests import support
 from tests.async_support import claimed, in_loop, lock, refuses
 from tests.servers import KINDS, Kind, Place

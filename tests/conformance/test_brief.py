@@ -9,9 +9,9 @@ import pytest
 
 from tablequeue import Database, Message, PayloadType, Queue
 from tablequeue.engines.base import BRIEF
-from tablequeue.operations import inspect
-from tablequeue.operations.context import Context
-from tablequeue.payload import Unreadable
+from tablequeue.model.payload import Unreadable
+from tablequeue.verbs import inspect
+from tablequeue.verbs.context import Context
 from tests.support import claimed
 
 LARGE: dict[PayloadType, Any] = {

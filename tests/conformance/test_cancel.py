@@ -8,7 +8,7 @@ import pytest
 
 from tablequeue import Cancellation, Cancelled, Database, Queue
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.operations import claim, finish
+from tablequeue.verbs import claim, finish
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses

@@ -11,7 +11,7 @@ import pytest
 
 from tablequeue import Database, Queue, aio
 from tablequeue.aio import AsyncQueue
-from tablequeue.aiowait import AsyncWaiter
+from tablequeue.aio.wait import AsyncWaiter
 from tests.async_support import PATIENCE
 from tests.servers import Place
 from tests.support import counts

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Backoff, Claim, Database, Message, Queue, Rate
-from tablequeue.message import ERROR_ENDS, LONGEST_ERROR
+from tablequeue.model.message import ERROR_ENDS, LONGEST_ERROR
 from tests import checks
 from tests.servers import Kind, Place
 from tests.support import at, claimed, design_group, found

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablequeue import Database, NewMessage, Queue, staging
+from tablequeue import Database, NewMessage, Queue
+from tablequeue.bulk import staging
+from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, BadInput
-from tablequeue.operations.claim import leased
-from tablequeue.stream import Stream
+from tablequeue.verbs.claim import leased
 from tests.checks import check_expiry
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
 

@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Definition, NewMessage, Queue, Rate
+from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, QueueDiffers, TablequeueError
-from tablequeue.stream import Stream
 from tests import checks
 from tests.servers import Place
 from tests.support import at, claimed, ids_of, refuses

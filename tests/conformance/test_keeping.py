@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tablequeue import Backoff, Database, Definition, NewMessage, Queue
-from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers, QueueNotFound
+from tablequeue.model.definition import HISTORIES, PAYLOADS
 from tests.servers import Place
 from tests.support import DESIGNS, at, claimed, counts, ids_of, refuses
 

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablequeue import Database, NewMessage, Queue, staging
+from tablequeue import Database, NewMessage, Queue
+from tablequeue.bulk import staging
 from tablequeue.errors import BadInput, DuplicateKey
 from tests.checks import await_a_wait, check_key_for
 from tests.servers import Kind, Place

@@ -6,7 +6,7 @@ import pytest
 
 from tablequeue import Backoff, Queue
 from tablequeue.errors import LeaseLost
-from tablequeue.operations import claim
+from tablequeue.verbs import claim
 from tests.checks import check_fence_after_reclaim, check_poison_is_counted_at_claim
 from tests.servers import Place
 from tests.support import FINISHING, at, check_fenced, claimed, counts, found, ids_of, refuses

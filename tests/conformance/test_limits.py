@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Definition, Rate
+from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, QueueDiffers
-from tablequeue.stream import Stream
 from tests import checks
 from tests.servers import Place
 from tests.support import DESIGNS, at, claimed, ids_of, refuses

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Queue, staging
+from tablequeue import Database, Queue
+from tablequeue.bulk import staging
+from tablequeue.bulk.stream import Stream
 from tablequeue.errors import TablequeueError
-from tablequeue.names import table_of
-from tablequeue.operations import catalogue
-from tablequeue.stream import Stream
+from tablequeue.model.names import table_of
+from tablequeue.verbs import catalogue
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Place
 from tests.support import claimed, counts

@@ -9,8 +9,8 @@ import pytest
 
 from tablequeue import Database, NewMessage, Queue, Rate
 from tablequeue.aio import AsyncQueue
+from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput
-from tablequeue.threads import Threads
 from tests import checks
 from tests.support import at, counts, ids_of, refuses
 

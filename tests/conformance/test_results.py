@@ -90,7 +90,7 @@ def waiting_producer(queue: Queue, id: int, monkeypatch: pytest.MonkeyPatch) -> 
     if queue.context.engine.name not in ("sqlite", "postgresql"):
         pytest.skip("nothing notifies here")
     assert notifier is not None
-    monkeypatch.setattr("tablequeue.operations.results.PAUSES", (1000.0, 1000.0))
+    monkeypatch.setattr("tablequeue.verbs.results.PAUSES", (1000.0, 1000.0))
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(queue.result, id, wait=1000)
         channel = queue.context.table.waiting_for_results.channel

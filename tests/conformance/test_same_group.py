@@ -13,8 +13,8 @@ import pytest
 
 from tablequeue import Backoff, Claim, Database, NewMessage, Queue, Rate
 from tablequeue.aio import AsyncQueue
+from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput
-from tablequeue.threads import Threads
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses

@@ -13,7 +13,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import LeaseLost, Locked
-from tablequeue.operations import claim
+from tablequeue.verbs import claim
 from tests.callers import Caller
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, design_group, ids_of, refuses, with_parts

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from tablequeue import Database, Message, NewMessage, Queue, Unreadable
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload
-from tablequeue.operations import unreadable
-from tablequeue.operations.context import Context
-from tablequeue.payload import DEEPEST
+from tablequeue.model.payload import DEEPEST
+from tablequeue.verbs import unreadable
+from tablequeue.verbs.context import Context
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, design_group, found, ids_of, refuses
 

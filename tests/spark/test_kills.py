@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tablequeue import Database
-from tablequeue.arrow import columns as columns_of
-from tablequeue.arrow import log_batches
-from tablequeue.operations import topics
+from tablequeue.bulk.arrow import columns as columns_of
+from tablequeue.bulk.arrow import log_batches
 from tablequeue.topic import Topic
+from tablequeue.verbs import topics
 from tests.servers import KINDS
 from tests.spark.killing import BATCH, POINTS, files, kill
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tablequeue import Database, Queue, stream
+from tablequeue import Database, Queue
+from tablequeue.bulk import stream
+from tablequeue.bulk.stream import Stream
 from tablequeue.cli import main
 from tablequeue.spark.microbatch import MicroBatchReader
 from tablequeue.spark.options import Options
-from tablequeue.stream import Stream
 from tests.servers import Place
 
 

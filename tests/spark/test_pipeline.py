@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 
 import tablequeue
 from tablequeue import Database, Queue
+from tablequeue.bulk.stream import streams
 from tablequeue.errors import PipelineFailed
 from tablequeue.spark.pipeline import (
     ForeachBatch,
@@ -33,7 +34,6 @@ from tablequeue.spark.pipeline import (
 )
 from tablequeue.spark.pipeline.file import load
 from tablequeue.spark.pipeline.sinks import Batch
-from tablequeue.stream import streams
 from tests.servers import Place
 from tests.support import counts, refuses
 

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, staging
+from tablequeue import Database
+from tablequeue.bulk import staging
+from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadInput, MessagesDropped, PipelineFailed, StreamRefused
-from tablequeue.operations import topics
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import ForeachBatch, FromTopic, Pipeline, ToParquet, ToTopic, run
 from tablequeue.spark.topic import TopicReader, TopicStreamReader
-from tablequeue.stream import Stream
 from tablequeue.topic import Topic
+from tablequeue.verbs import topics
 from tests.servers import Place, only
 from tests.support import refuses
 

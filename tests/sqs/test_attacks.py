@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tablequeue import Database, connect, http_server
+from tablequeue import Database, connect
+from tablequeue.http import server as http_server
 from tablequeue.sqs import server
 from tablequeue.sqs.app import SqsApp
 from tests.sqs.support import client

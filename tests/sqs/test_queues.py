@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tablequeue import Database
-from tablequeue.definition import Definition
+from tablequeue.model.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.operations import OPERATIONS
 from tests.sqs.support import client

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablequeue import Database, Queue, arrow
-from tablequeue.arrow import Range
-from tablequeue.stream import Stream
+from tablequeue import Database, Queue
+from tablequeue.bulk import arrow
+from tablequeue.bulk.arrow import Range
+from tablequeue.bulk.stream import Stream
 
 
 @pytest.fixture(params=["text", "json", "bytes"])

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablequeue import Database, Queue, staging
+from tablequeue import Database, Queue
+from tablequeue.bulk import staging
+from tablequeue.bulk.staging import Staged
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, BadPayload, DatabaseError, DuplicateKey, TablequeueError
-from tablequeue.staging import Staged
 from tests.servers import Kind, Place
 from tests.support import refuses, with_parts
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, NewMessage, Queue, arrow, stream
+from tablequeue import Database, NewMessage, Queue
+from tablequeue.bulk import arrow, stream
+from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
-from tablequeue.message import LONGEST_ERROR
-from tablequeue.stream import Stream
+from tablequeue.model.message import LONGEST_ERROR
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, design_group, refuses, with_parts
 

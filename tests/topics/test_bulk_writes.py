@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablequeue import Database, staging
+from tablequeue import Database
+from tablequeue.bulk import staging
+from tablequeue.bulk.staging import Staged
 from tablequeue.errors import BadPayload, DatabaseError
-from tablequeue.operations import topics
-from tablequeue.staging import Staged
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs import topics
 from tests.crowd import answer, started
 from tests.servers import Place, only
 from tests.support import refuses

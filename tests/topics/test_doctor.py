@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from tablequeue import Database
 from tablequeue.errors import QueueNotFound
-from tablequeue.operations import doctor
-from tablequeue.operations.doctor import Finding
+from tablequeue.verbs import doctor
+from tablequeue.verbs.doctor import Finding
 from tests.servers import Kind, Place
 
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, LeaseLost, NewMessage, staging
-from tablequeue.staging import Staged
+from tablequeue import Claim, Database, LeaseLost, NewMessage
+from tablequeue.bulk import staging
+from tablequeue.bulk.staging import Staged
 from tablequeue.topic import Subscription, Topic
 from tests.servers import KINDS, Kind, Place, only
 from tests.support import at, counts, ids_of, refuses

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database, arrow
-from tablequeue.arrow import Range
-from tablequeue.operations import inspect
+from tablequeue import Backoff, Database
+from tablequeue.bulk import arrow
+from tablequeue.bulk.arrow import Range
 from tablequeue.queue import Queue
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs import inspect
 from tests.support import at
 
 LARGEST = (1 << 63) - 1

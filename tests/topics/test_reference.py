@@ -9,7 +9,7 @@ import pytest
 
 from tablequeue import Backoff, Claim, LeaseLost
 from tablequeue.errors import SeekRefused
-from tablequeue.operations import topics
+from tablequeue.verbs import topics
 from tests.servers import Place
 from tests.support import at, counts
 from tests.topics.reference import HELD, WAITING, Reference

@@ -12,7 +12,7 @@ import pytest
 
 from tablequeue import Database, Subscription
 from tablequeue.errors import Locked
-from tablequeue.operations import topics
+from tablequeue.verbs import topics
 from tests.servers import Kind, Place
 from tests.support import at, counts
 from tests.topics import checks

@@ -18,8 +18,8 @@ from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.mysql.ranges import LOOK
 from tablequeue.engines.ranges import PUMPED
 from tablequeue.errors import QueueNotFound
-from tablequeue.operations.topics import trim
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs.topics import trim
 from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, refuses
 

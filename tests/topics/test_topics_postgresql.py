@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import LeaseLost
-from tablequeue.arrow import columns, log_batches
+from tablequeue.bulk.arrow import columns, log_batches
 from tablequeue.engines.postgresql.messages import COPY_FROM
-from tablequeue.operations import topics
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs import topics
 from tests.forked import Child
 from tests.servers import Place, only, postgresql_bin, private_postgresql
 from tests.support import at, claimed, counts, ids_of, refuses

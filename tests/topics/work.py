@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tablequeue import staging
+from tablequeue.bulk import staging
 from tests.servers import Place
 
 

@@ -11,7 +11,8 @@ from http.client import HTTPConnection, HTTPMessage
 from typing import Any
 from urllib.parse import urlencode
 
-from tablequeue import Database, Queue, http_server
+from tablequeue import Database, Queue
+from tablequeue.http import server as http_server
 from tablequeue.web import dashboard
 from tests.support import at, claimed
 

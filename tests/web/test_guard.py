@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, http_server
+from tablequeue import Database
 from tablequeue.errors import BadInput
+from tablequeue.http import server as http_server
 from tablequeue.web import dashboard, guard
 from tests.support import claimed, refuses
 from tests.web.support import TOKEN, Client, bury, serving

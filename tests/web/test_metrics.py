@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tablequeue import Database, Queue
+from tablequeue.bulk.stream import Stream
 from tablequeue.errors import DatabaseError, Unreachable
-from tablequeue.stream import Stream
 from tests.support import at, claimed
 from tests.web.support import Client
 
@@ -129,8 +129,8 @@ def test_a_database_that_is_away_has_metrics_too(
         raise Unreachable("It is away.", "Wait.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tablequeue.operations.catalogue.names", away)
-        patch.setattr("tablequeue.health.FRESH", -1)
+        patch.setattr("tablequeue.verbs.catalogue.names", away)
+        patch.setattr("tablequeue.observe.health.FRESH", -1)
         assert [client.get(path).status for path in ("/healthz", "/readyz")] == [200, 503]
         found = scrape(client)
     assert found["connected", ()] == 0
@@ -149,8 +149,8 @@ def test_a_database_that_hangs_keeps_one_thread_however_many_scrapes_come(
         gate.wait()
         return []
 
-    monkeypatch.setattr("tablequeue.operations.catalogue.names", hang)
-    monkeypatch.setattr("tablequeue.health.PATIENCE", 0.01)
+    monkeypatch.setattr("tablequeue.verbs.catalogue.names", hang)
+    monkeypatch.setattr("tablequeue.observe.health.PATIENCE", 0.01)
     try:
         assert [scrape(client)["connected", ()] for _ in range(3)] == [0] * 3
         assert asked == {"check of the database": 1}

@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 import pytest
 
 from tablequeue import Database
-from tablequeue.operations import stats as numbers
-from tablequeue.readable import duration, number, rate
+from tablequeue.verbs import stats as numbers
+from tablequeue.verbs.readable import duration, number, rate
 from tablequeue.web import search
 from tests.support import at, claimed
 from tests.web.support import HOSTILE, Client, bury, fill, serving

@@ -10,7 +10,7 @@ import pytest
 
 from tablequeue import Claim, Database, Queue
 from tablequeue.engines.schedules import Schedules
-from tablequeue.health import Health
+from tablequeue.observe.health import Health
 from tablequeue.worker import Worker, fetcher
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.fetcher import Fetcher

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database
-from tablequeue.operations import schedule
+from tablequeue.verbs import schedule
 from tablequeue.worker import Finished, Handler, Outcome, Worker, fetcher, worker
 from tablequeue.worker.health import health
 from tablequeue.worker.heartbeat import Heartbeat
@@ -179,7 +179,7 @@ def test_a_worker_without_its_database_lives_and_is_not_ready(
     own_place: Place,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tablequeue.health.FRESH", 0)
+    monkeypatch.setattr("tablequeue.observe.health.FRESH", 0)
     own_place.open().create_queue("work")
     one, database = of(lambda message: None), own_place.open()
     told = health(one, database)

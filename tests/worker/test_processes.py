@@ -16,7 +16,7 @@ import pytest
 
 from tablequeue import Backoff, Database, Delivery, Queue
 from tablequeue.errors import BadInput, HandlerFailed
-from tablequeue.payload import DEEPEST
+from tablequeue.model.payload import DEEPEST
 from tablequeue.worker import Handler, Worker, child, fetcher, processes
 from tests.servers import Place, only
 from tests.support import counts, found, refuses

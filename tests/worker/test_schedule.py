@@ -11,7 +11,7 @@ import pytest
 
 from tablequeue import Claim, Database, Queue
 from tablequeue.errors import BadInput
-from tablequeue.operations import schedule
+from tablequeue.verbs import schedule
 from tablequeue.worker import Worker
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Place

@@ -15,9 +15,9 @@ import pytest
 
 import tablequeue.aio
 from tablequeue import Claim, Database, NewMessage, Queue
-from tablequeue.aiowait import AsyncWaiter
+from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.engines.poll import Poll
-from tablequeue.operations import wait
+from tablequeue.verbs import wait
 from tests.servers import Kind, Place, only
 from tests.support import claimed
 from tests.worker.support import PATIENCE, until

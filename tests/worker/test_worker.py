@@ -12,7 +12,7 @@ import pytest
 
 from tablequeue import Backoff, Claim, Database, Queue
 from tablequeue.errors import BadInput, QueueNotFound
-from tablequeue.message import LONGEST_ERROR
+from tablequeue.model.message import LONGEST_ERROR
 from tablequeue.worker import Handler, Retry, Snooze, Worker, fetcher
 from tablequeue.worker.handler import import_target
 from tests.servers import KINDS, Place, only

@@ -12,9 +12,9 @@ from tablequeue.cli.commands import Group, Settings, report
 from tablequeue.cli.messages import payload_text, print_errors, print_messages, set_fields, time_text
 from tablequeue.cli.options import COUNT, ID, F
 from tablequeue.cli.output import print_fields
-from tablequeue.message import Message
-from tablequeue.operations.maintain import Which
+from tablequeue.model.message import Message
 from tablequeue.queue import Queue
+from tablequeue.verbs.maintain import Which
 
 # Dead letters that are read at a time to filter them.
 CHUNK = 1000

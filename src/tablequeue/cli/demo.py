@@ -23,7 +23,7 @@ from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import print_json, print_table
 from tablequeue.database import connect
 from tablequeue.errors import TablequeueError
-from tablequeue.message import Claim, Message
+from tablequeue.model.message import Claim, Message
 from tablequeue.queue import Queue
 
 QUEUE = "orders"

@@ -7,7 +7,7 @@ import click
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.options import ID
 from tablequeue.cli.output import print_json
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 
 
 @click.command(cls=Command)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
 from tablequeue.errors import BadInput, BadPayload
-from tablequeue.message import NewMessage
-from tablequeue.operations.push import Defined, check_priority, check_text
-from tablequeue.payload import CODECS
+from tablequeue.model.message import NewMessage
+from tablequeue.model.payload import CODECS
+from tablequeue.verbs.push import Defined, check_priority, check_text
 
 _BOM = "\ufeff"
 

@@ -12,8 +12,8 @@ import click
 
 from tablequeue.cli.commands import Settings
 from tablequeue.cli.output import one_line, print_fields, print_json, print_table
-from tablequeue.message import Claim, Message
-from tablequeue.payload import Unreadable, json_text
+from tablequeue.model.message import Claim, Message
+from tablequeue.model.payload import Unreadable, json_text
 
 
 def record_of(item: Any, *names: str) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from tablequeue.cli.options import ID
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database
 from tablequeue.errors import BadUrl
-from tablequeue.operations.move import MOVED
+from tablequeue.model.states import LiveState
 from tablequeue.queue import Queue
-from tablequeue.states import LiveState
+from tablequeue.verbs.move import MOVED
 from tablequeue.worker.signals import stop_on_signals
 
 

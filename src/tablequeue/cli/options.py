@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from tablequeue.cli.lines import time_of
-from tablequeue.definition import (
+from tablequeue.model.definition import (
     DELIVERIES,
     HISTORIES,
     KEEPS,
@@ -21,7 +21,7 @@ from tablequeue.definition import (
     Kind,
     TopicDefinition,
 )
-from tablequeue.pacing import LARGEST, LONGEST, Backoff, Rate
+from tablequeue.model.pacing import LARGEST, LONGEST, Backoff, Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 

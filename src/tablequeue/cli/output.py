@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tablequeue.operations.stats import Stats
-from tablequeue.payload import on_any_stack
+from tablequeue.model.payload import on_any_stack
+from tablequeue.verbs.stats import Stats
 
 # The least width of a column that is cut.
 LEAST = 12

@@ -7,7 +7,7 @@ import click
 from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT
-from tablequeue.states import STATES, LiveState
+from tablequeue.model.states import STATES, LiveState
 
 
 @click.command(cls=Command)

@@ -8,7 +8,7 @@ from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.messages import payload_text, print_errors, record_of, set_fields, time_text
 from tablequeue.cli.options import COUNT
 from tablequeue.cli.output import print_fields, print_json
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 
 FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until errors".split()
 

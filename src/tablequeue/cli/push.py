@@ -18,9 +18,9 @@ from tablequeue.cli.output import print_json
 from tablequeue.database import Database, destination
 from tablequeue.engines import engine_class
 from tablequeue.errors import BadInput, DatabaseError, DuplicateKey, TablequeueError
-from tablequeue.operations.push import ON_CONFLICT, check_group, check_priority
 from tablequeue.queue import Queue
 from tablequeue.topic import Topic
+from tablequeue.verbs.push import ON_CONFLICT, check_group, check_priority
 
 # Options that a topic lacks.
 LACKING = {

@@ -20,8 +20,8 @@ from tablequeue.cli.options import (
     time_option,
 )
 from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
-from tablequeue.pacing import LARGEST
-from tablequeue.readable import notes_of
+from tablequeue.model.pacing import LARGEST
+from tablequeue.verbs.readable import notes_of
 
 # What CreateQueue of the SQS endpoint makes of the name of a FIFO queue.
 FIFO: Mapping[str, Any] = {

@@ -8,7 +8,7 @@ from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.options import ID, Seconds
 from tablequeue.cli.output import print_json
 from tablequeue.errors import NoResult
-from tablequeue.payload import json_text
+from tablequeue.model.payload import json_text
 
 
 @click.command(cls=Command)

@@ -14,7 +14,7 @@ from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
-from tablequeue.hosts import is_loopback
+from tablequeue.http.hosts import is_loopback
 
 TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 
@@ -34,7 +34,7 @@ def serve(settings: Settings, host: str, port: int, public_url: str | None, allo
     needs a token too.
     """
     with needed_packages("The dashboard", "serve"):
-        from tablequeue.http_server import server
+        from tablequeue.http.server import server
         from tablequeue.web import dashboard
     given = os.environ.get(TOKEN) or None
     loopback = is_loopback(host)

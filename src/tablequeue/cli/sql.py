@@ -15,15 +15,15 @@ from tablequeue.cli.commands import Command, Settings, topic_and_name
 from tablequeue.cli.options import COUNT, OPTIONS, definition_options, fields_of
 from tablequeue.cli.output import print_json
 from tablequeue.cli.values import examples, known, named, parameters, put
-from tablequeue.definition import KINDS, Definition, Kind, SubscriptionDefinition, TopicDefinition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, files_for
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadInput
-from tablequeue.names import check_full_name, check_table, subscription_table_of
-from tablequeue.states import STATES
+from tablequeue.model.definition import KINDS, Definition, Kind, SubscriptionDefinition, TopicDefinition
+from tablequeue.model.names import check_full_name, check_table, subscription_table_of
+from tablequeue.model.states import STATES
 
 # The files of each operation, by the name that is printed. Any other name is a single file.
 PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if row.files}

@@ -16,7 +16,7 @@ from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.output import print_json
 from tablequeue.cli.serve import listening
 from tablequeue.errors import BadInput
-from tablequeue.hosts import is_loopback
+from tablequeue.http.hosts import is_loopback
 
 SECRET = "TABLEQUEUE_SQS_SECRET_KEY"
 FILE = click.Path(exists=True, dir_okay=False)

@@ -9,8 +9,8 @@ import click
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import Estimate, finished_cell, print_json, print_table, stats_record
 from tablequeue.errors import TablequeueError
-from tablequeue.operations.stats import Activity, Lag, Stats, Times
-from tablequeue.readable import in_progress, notes_of
+from tablequeue.verbs.readable import in_progress, notes_of
+from tablequeue.verbs.stats import Activity, Lag, Stats, Times
 
 COLUMNS = "queue lag ready scheduled blocked in_progress dead oldest_age finished".split()
 TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tablequeue import stream as streams
+from tablequeue.bulk import stream as streams
 from tablequeue.cli.commands import Group, Settings, report
 from tablequeue.cli.messages import time_text
 from tablequeue.cli.output import print_json, print_table

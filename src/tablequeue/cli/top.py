@@ -14,8 +14,8 @@ from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import one_line, print_json, stats_record
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
-from tablequeue.operations.stats import Activity, Stats
-from tablequeue.readable import duration, in_progress, notes_of, number, rate
+from tablequeue.verbs.readable import duration, in_progress, notes_of, number, rate
+from tablequeue.verbs.stats import Activity, Stats
 
 # Seconds over which rates, times and sparklines are computed.
 WINDOW = 60

@@ -10,8 +10,8 @@ import click
 from tablequeue.cli.commands import Group, Settings, check_schema, confirm, topic_and_name
 from tablequeue.cli.options import OPTIONS, Start, definition_options, fields_of
 from tablequeue.cli.output import print_fields, print_json, print_table
-from tablequeue.operations.topics import bounds
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs.topics import bounds
 
 COLUMNS = "subscription lag seconds in_progress scheduled dead".split()
 

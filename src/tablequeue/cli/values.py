@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
+from tablequeue.model.definition import Definition
 
 # Operations whose parameter `name` is that of a schedule.
 _OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")

@@ -20,7 +20,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor, RawConnection
@@ -29,9 +28,10 @@ from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.engines.walks import Walks
 from tablequeue.errors import TablequeueError
-from tablequeue.message import ERROR_ENDS, LONGEST_ERROR
-from tablequeue.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
-from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import ERROR_ENDS, LONGEST_ERROR
+from tablequeue.model.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
+from tablequeue.model.states import HEAD_STATES, STATES, WAITING_STATES
 
 STRIPES = 1024
 """The rows that claims of groups with limits lock: those of a group lock the row of its slot modulo this number."""
@@ -128,11 +128,11 @@ class Table(Statements):
         self.dead_letters: Table | None = None
         """The table of the queue to which dead letters move, if the definition names one."""
         if definition.dead_letter_to is not None:
-            # Until the catalogue has told: see operations/dead_letters.py.
+            # Until the catalogue has told: see verbs/dead_letters.py.
             self.dead_letters = engine.table(definition.dead_letter_to, Definition(payload=definition.payload))
         self.rank = engine.rank(definition.arrangement)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
-        # retention; see operations/claim.py. Of a topic: the next look at all holes, and the next try to close some.
+        # retention; see verbs/claim.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
         self.next_purge = 0.0
         self.next_close = 0.0

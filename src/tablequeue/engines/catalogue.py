@@ -6,13 +6,13 @@ exists` would need the right to create even if the table exists, and on PostgreS
 
 from __future__ import annotations
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
-from tablequeue.names import CATALOGUE
+from tablequeue.model.definition import Definition
+from tablequeue.model.names import CATALOGUE
 
 
 class Catalogue(Part):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from tablequeue.message import CLAIMED, Message
+from tablequeue.model.message import CLAIMED, Message
 
 # The columns of a stored message, in the order that peek, dead and history select them, by the names of `Message`.
 COLUMNS = list(Message.__dataclass_fields__)
@@ -38,7 +38,7 @@ LISTS: Mapping[str, list[str]] = {
     "history_columns": _STORED,
     # A message of a topic's log that a range has finished, as COLUMNS.
     "log_columns": _STORED,
-    # A claimed row, as CLAIMED of message.py; the bare names of its columns; and a null for each.
+    # A claimed row, as CLAIMED of model/message.py; the bare names of its columns; and a null for each.
     "claimed": CLAIMED,
     "claimed_names": CLAIMED,
     "claimed_nulls": CLAIMED,

@@ -17,7 +17,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import Row
-from tablequeue.message import ID
+from tablequeue.model.message import ID
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 # The groups of which a process chooses one to begin with.

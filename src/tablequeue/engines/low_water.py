@@ -16,7 +16,7 @@ from time import monotonic
 from tablequeue.engines.base import Mark, Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.texts import Row
-from tablequeue.message import ID
+from tablequeue.model.message import ID
 
 Claim = Callable[[Cursor, Table, Params], list[Row]]
 

@@ -1,7 +1,7 @@
 """Wake-ups: one thread of a process listens for pushes, and wakes the consumers that wait in the process.
 
 An engine that can learn of pushes supplies a Listener. Without one, and whenever it is closed, consumers poll
-(operations/wait.py): a lost wake-up costs time, never a message.
+(verbs/wait.py): a lost wake-up costs time, never a message.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tablequeue.definition import FEATURES, Definition
 from tablequeue.engines.texts import operations_of
+from tablequeue.model.definition import FEATURES, Definition
 
 
 class Effect(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from tablequeue.definition import Definition
+from tablequeue.model.definition import Definition
 
 Time = Any
 """A time as the driver takes it; see `Engine.dump_time`."""

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
 from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor
@@ -26,7 +25,8 @@ from tablequeue.engines.operations import conditions
 from tablequeue.engines.procedure_list import PROCEDURES
 from tablequeue.engines.texts import chosen
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
-from tablequeue.pacing import LARGEST, LONGEST, Backoff
+from tablequeue.model.definition import Definition
+from tablequeue.model.pacing import LARGEST, LONGEST, Backoff
 
 # The procedures that each kind of role may call.
 ROLES = {

@@ -12,7 +12,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.reads import Next, Reads
 from tablequeue.engines.rows import FinishedRow, PushedRow, RangesRow, StatsRow
 from tablequeue.engines.texts import Row
-from tablequeue.message import ID
+from tablequeue.model.message import ID
 
 # All times at which a message may have been finished.
 FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9890, 1, 1, tzinfo=UTC)

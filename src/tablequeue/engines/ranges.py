@@ -19,7 +19,7 @@ from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 from tablequeue.errors import BadInput, Locked, SeekRefused
-from tablequeue.pacing import LARGEST
+from tablequeue.model.pacing import LARGEST
 
 # Ranges whose lease has expired that one sweep sets apart.
 EXPIRED = 10

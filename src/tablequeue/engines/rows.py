@@ -1,4 +1,4 @@
-"""The rows that operations return. Rows of messages are COLUMNS of columns.py and CLAIMED of message.py instead.
+"""The rows that operations return. Rows of messages are COLUMNS of columns.py and CLAIMED of model/message.py instead.
 
 Times are values of the driver; `Engine.load_time` converts them.
 """

@@ -37,7 +37,7 @@ from tablequeue.errors import (
     TablequeueError,
     Unreachable,
 )
-from tablequeue.redaction import is_secret
+from tablequeue.model.redaction import is_secret
 
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Statements)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from tablequeue.definition import Definition
 from tablequeue.errors import BadInput
-from tablequeue.message import DUE_AT, ID, PRIORITY
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import DUE_AT, ID, PRIORITY
 
 Row = Sequence[Any]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from tablequeue import arrow
-from tablequeue.arrow import Range
+from tablequeue.bulk import arrow
+from tablequeue.bulk.arrow import Range
 from tablequeue.spark.options import Options
 
 

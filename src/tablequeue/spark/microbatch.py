@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from tablequeue import arrow
+from tablequeue.bulk import arrow
+from tablequeue.bulk.stream import Stream
 from tablequeue.spark.options import LARGEST, Options
-from tablequeue.stream import Stream
 
 # Seconds by which an empty answer is delayed, doubling from the first to the last: Spark asks 80 times a second.
 PAUSES = (0.02, 0.5)

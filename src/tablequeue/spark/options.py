@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import tablequeue
 from tablequeue.errors import BadInput
-from tablequeue.names import check_full_name, check_name
+from tablequeue.model.names import check_full_name, check_name
+from tablequeue.model.redaction import has_password
 from tablequeue.queue import Queue
-from tablequeue.redaction import has_password
 from tablequeue.topic import Topic
 
 Use = Literal["read", "stream", "write", "stream write"]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tablequeue import stream
+from tablequeue.bulk import stream
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
 

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from tablequeue.redaction import PASSWORD, has_password
+from tablequeue.model.redaction import PASSWORD, has_password
 
 REDACTION = "spark.redaction.regex"
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tablequeue import staging
-from tablequeue.arrow import TIME
+from tablequeue.bulk import staging
+from tablequeue.bulk.arrow import TIME
+from tablequeue.bulk.staging import Staged
 from tablequeue.errors import BadInput
-from tablequeue.operations.push import LONGEST_KEY
 from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
-from tablequeue.staging import Staged
 from tablequeue.topic import Topic
+from tablequeue.verbs.push import LONGEST_KEY
 
 # The types of DataFrame columns that are accepted for each Arrow type.
 _ACCEPTED = {

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
-from tablequeue import arrow
+from tablequeue.bulk import arrow
 from tablequeue.errors import BadInput
 from tablequeue.queue import Queue
 from tablequeue.spark.batch import BatchReader

@@ -15,13 +15,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from tablequeue import arrow
+from tablequeue.bulk import arrow
 from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
-from tablequeue.operations import topics
-from tablequeue.operations.context import Context
 from tablequeue.spark.microbatch import Idle
 from tablequeue.spark.options import Options, Position
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs import topics
+from tablequeue.verbs.context import Context
 
 # Minimum and maximum number of messages of a task. Two tasks of 5,000 messages take longer than one of 10,000: each has
 # to start in Spark and to connect. A task that is tried again repeats no more than the maximum.

@@ -13,6 +13,7 @@ from typing import Any
 
 from tablequeue.aio import THREADS as CONNECTIONS
 from tablequeue.aio import AsyncDatabase
+from tablequeue.aio.threads import Threads
 from tablequeue.database import Database
 from tablequeue.errors import (
     BadDefinition,
@@ -24,8 +25,8 @@ from tablequeue.errors import (
     TablequeueError,
     Unreachable,
 )
-from tablequeue.health import PATHS, Health
-from tablequeue.metrics import Metric
+from tablequeue.observe.health import PATHS, Health
+from tablequeue.observe.metrics import Metric
 from tablequeue.sqs import moves, protocol, signatures
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
 from tablequeue.sqs.errors import SqsError, no_queue
@@ -34,7 +35,6 @@ from tablequeue.sqs.pages import refuse_pages, refuse_pages_of_network
 from tablequeue.sqs.protocol import Answer
 from tablequeue.sqs.urls import ACCOUNT, Place, region_in
 from tablequeue.sqs.waiting import give_back
-from tablequeue.threads import Threads
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

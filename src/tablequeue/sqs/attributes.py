@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-from tablequeue.definition import Definition
+from tablequeue.model.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.errors import SqsError, bad_attribute, bad_parameter, invalid, unknown_attribute
 from tablequeue.sqs.urls import Place, is_arn

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from time import monotonic
 
-from tablequeue.aioqueue import AsyncQueue
-from tablequeue.states import LiveState
+from tablequeue.aio.queue import AsyncQueue
+from tablequeue.model.states import LiveState
 
 COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 MOST_IN_FLIGHT = 120_000

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from datetime import UTC, datetime
 from typing import Any
 
-from tablequeue.aioqueue import AsyncClaim
+from tablequeue.aio.queue import AsyncClaim
 from tablequeue.errors import LeaseLost
-from tablequeue.message import Message
+from tablequeue.model.message import Message
 from tablequeue.sqs import batches
 from tablequeue.sqs.attributes import LONGEST_VISIBILITY
 from tablequeue.sqs.endpoint import Call, Result

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tablequeue.aio import AsyncDatabase
-from tablequeue.aioqueue import AsyncQueue
+from tablequeue.aio.queue import AsyncQueue
 from tablequeue.errors import BadName, QueueNotFound
-from tablequeue.origin import Origin
+from tablequeue.model.origin import Origin
 from tablequeue.sqs.attributes import PREFIX, Settings
 from tablequeue.sqs.counting import InFlight
 from tablequeue.sqs.errors import SqsError, no_queue

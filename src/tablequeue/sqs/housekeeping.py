@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tablequeue.errors import TablequeueError
-from tablequeue.message import Message
+from tablequeue.model.message import Message
 from tablequeue.sqs.hosted import Queues
 
 EVERY = 60.0

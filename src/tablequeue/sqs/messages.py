@@ -15,8 +15,8 @@ from math import isfinite
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tablequeue.definition import PayloadType
-from tablequeue.origin import ORIGIN
+from tablequeue.model.definition import PayloadType
+from tablequeue.model.origin import ORIGIN
 from tablequeue.sqs.errors import SqsError, bad_parameter
 
 OURS = "tablequeue-sqs"

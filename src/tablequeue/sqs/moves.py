@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
-from tablequeue.message import Message
+from tablequeue.model.message import Message
 from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range

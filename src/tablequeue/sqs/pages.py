@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from tablequeue.hosts import is_here, is_private
+from tablequeue.http.hosts import is_here, is_private
 from tablequeue.sqs.errors import SqsError
 
 

@@ -11,7 +11,7 @@ from time import monotonic, time
 from typing import Any
 
 from tablequeue.errors import QueueDiffers
-from tablequeue.pacing import LARGEST
+from tablequeue.model.pacing import LARGEST
 from tablequeue.sqs import attributes, tags
 from tablequeue.sqs.attributes import KEYS_FOR, PREFIX, RETENTION, TAG
 from tablequeue.sqs.counting import COUNTS, counts

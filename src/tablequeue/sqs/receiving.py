@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from tablequeue.aioqueue import AsyncClaim
+from tablequeue.aio.queue import AsyncClaim
 from tablequeue.errors import LeaseLost
-from tablequeue.origin import Origin
+from tablequeue.model.origin import Origin
 from tablequeue.sqs import counting, messages, model
 from tablequeue.sqs.attributes import LONGEST_VISIBILITY
 from tablequeue.sqs.endpoint import Call, Result

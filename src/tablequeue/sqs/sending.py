@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tablequeue.message import NewMessage
+from tablequeue.model.message import NewMessage
 from tablequeue.sqs import batches, messages
 from tablequeue.sqs.attributes import LARGEST_MESSAGE, Settings
 from tablequeue.sqs.endpoint import Call, Result

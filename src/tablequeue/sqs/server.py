@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from tablequeue import http_server
+from tablequeue.http import server as http_server
 from tablequeue.sqs.app import UNREAD, SqsApp
 
 UNREAD_WITHIN = 5.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal
 
-from tablequeue.aioqueue import AsyncClaim, AsyncQueue
+from tablequeue.aio.queue import AsyncClaim, AsyncQueue
 from tablequeue.errors import LeaseLost, TablequeueError
 
 LOOK_EVERY = 5.0

@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, BadName, Locked, QueueNotFound, TablequeueError, Unreachable
-from tablequeue.health import PATHS, Health
+from tablequeue.observe.health import PATHS, Health
 from tablequeue.web import actions, pages
 from tablequeue.web.guard import Guard, Session
 from tablequeue.web.metrics import health

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tablequeue.hosts import is_loopback
+from tablequeue.http.hosts import is_loopback
 
 COOKIE = "tablequeue"
 # Paths that need no token. Those of the health tell two or three words.

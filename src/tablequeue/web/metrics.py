@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
+from tablequeue.bulk.stream import StreamState, streams
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
-from tablequeue.health import Health
-from tablequeue.metrics import Metric
-from tablequeue.operations.stats import COUNTED, MOST, Activity, Stats, Times
-from tablequeue.states import STATES
-from tablequeue.stream import StreamState, streams
+from tablequeue.model.states import STATES
+from tablequeue.observe.health import Health
+from tablequeue.observe.metrics import Metric
+from tablequeue.verbs.stats import COUNTED, MOST, Activity, Stats, Times
 
 WINDOW = 300
 QUANTILES = {"0.5": "p50", "0.95": "p95", "0.99": "p99"}

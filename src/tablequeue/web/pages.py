@@ -11,14 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, TablequeueError
-from tablequeue.message import Message
-from tablequeue.names import subscription_of
-from tablequeue.operations.stats import Stats
-from tablequeue.operations.topics import Size, size
-from tablequeue.payload import Unreadable, json_text
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import Message
+from tablequeue.model.names import subscription_of
+from tablequeue.model.payload import Unreadable, json_text
 from tablequeue.topic import Topic
+from tablequeue.verbs.stats import Stats
+from tablequeue.verbs.topics import Size, size
 from tablequeue.web import search
 from tablequeue.web.render import LONGEST, Site, name_of, payload_text
 

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tablequeue.database import Database
-from tablequeue.message import AttemptError, Message
-from tablequeue.names import subscription_of
-from tablequeue.payload import Unreadable, json_text
-from tablequeue.readable import duration, estimates_of, in_progress, number, pauses_of, rate, size
+from tablequeue.model.message import AttemptError, Message
+from tablequeue.model.names import subscription_of
+from tablequeue.model.payload import Unreadable, json_text
+from tablequeue.verbs.readable import duration, estimates_of, in_progress, number, pauses_of, rate, size
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 

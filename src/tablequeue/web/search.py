@@ -8,11 +8,11 @@ from threading import Lock
 from typing import cast
 
 from tablequeue.errors import Locked
-from tablequeue.message import Message
-from tablequeue.operations import inspect
-from tablequeue.operations.context import Context
+from tablequeue.model.message import Message
+from tablequeue.model.states import STATES, LiveState
 from tablequeue.queue import Queue
-from tablequeue.states import STATES, LiveState
+from tablequeue.verbs import inspect
+from tablequeue.verbs.context import Context
 from tablequeue.web.render import payload_text
 
 PAGE = 100

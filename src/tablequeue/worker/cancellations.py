@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from time import monotonic
 
-from tablequeue.message import note_cancelled
-from tablequeue.operations.cancel import told
+from tablequeue.model.message import note_cancelled
+from tablequeue.verbs.cancel import told
 from tablequeue.worker.fetcher import Fetcher
 
 logger = logging.getLogger("tablequeue.worker")

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
-from tablequeue.message import PAYLOAD, Claim, error_text
+from tablequeue.model.message import PAYLOAD, Claim, error_text
+from tablequeue.observe.telemetry import processing
 from tablequeue.queue import Queue
-from tablequeue.telemetry import processing
 from tablequeue.worker.ending import picklable
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome, Retry

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from tablequeue.errors import LeaseLost, TablequeueError
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.ending import Ending
 from tablequeue.worker.fetcher import PREFETCH_SECONDS, TRANSIENT, Fetcher, backoff

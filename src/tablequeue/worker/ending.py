@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, NamedTuple
 
-from tablequeue.definition import Definition
 from tablequeue.errors import BadPayload
-from tablequeue.message import Claim, error_text
-from tablequeue.operations.context import seconds
-from tablequeue.payload import dump_result
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import Claim, error_text
+from tablequeue.model.payload import dump_result
+from tablequeue.verbs.context import seconds
 from tablequeue.worker.outcome import DeadLetter, Done, Finished, Outcome, Retry, Snooze
 from tablequeue.worker.pool import Assignment
 

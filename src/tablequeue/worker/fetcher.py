@@ -10,7 +10,7 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from tablequeue.errors import Conflict, ConnectionLost, Full, Locked, ReadOnly, Unreachable
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.balance import GROW_AFTER, Snapshot
 from tablequeue.worker.drain import Drain

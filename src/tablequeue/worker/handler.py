@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tablequeue.errors import BadInput
-from tablequeue.message import Claim
-from tablequeue.operations.context import count, seconds
+from tablequeue.model.message import Claim
+from tablequeue.verbs.context import count, seconds
 from tablequeue.worker.outcome import Outcome, outcome_of, outcomes_of
 
 Function = Callable[[Any], Any]

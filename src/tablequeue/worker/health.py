@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tablequeue.database import Database
-from tablequeue.health import Health
-from tablequeue.metrics import Metric
+from tablequeue.observe.health import Health
+from tablequeue.observe.metrics import Metric
 from tablequeue.worker.fetcher import Load
 from tablequeue.worker.worker import Worker
 

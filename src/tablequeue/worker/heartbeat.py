@@ -9,7 +9,7 @@ from threading import Event, Thread
 from time import monotonic
 
 from tablequeue.errors import LeaseLost
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.pool import Assignment, Range

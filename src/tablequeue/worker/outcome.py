@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from tablequeue.errors import BadInput
-from tablequeue.operations.context import seconds
-from tablequeue.pacing import Duration
+from tablequeue.model.pacing import Duration
+from tablequeue.verbs.context import seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from threading import Lock, Thread, Timer, get_ident
 from typing import Protocol, Self
 
 from tablequeue.errors import Cancelled
-from tablequeue.message import Claim
-from tablequeue.telemetry import processing, recording
+from tablequeue.model.message import Claim
+from tablequeue.observe.telemetry import processing, recording
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome, Retry
 

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from tablequeue.database import Database, destination
 from tablequeue.errors import BadInput, DriverMissing, TablequeueError
-from tablequeue.operations import schedule as schedules
-from tablequeue.operations.push import check_text
+from tablequeue.verbs import schedule as schedules
+from tablequeue.verbs.push import check_text
 from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.worker")

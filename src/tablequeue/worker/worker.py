@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
-from tablequeue.operations.context import count, seconds
-from tablequeue.pacing import Duration
+from tablequeue.model.pacing import Duration
 from tablequeue.queue import Queue
+from tablequeue.verbs.context import count, seconds
 from tablequeue.worker.balance import TURN, desired, share, startable
 from tablequeue.worker.cancellations import Cancellations
 from tablequeue.worker.child import Address

@@ -20,7 +20,7 @@ from tablequeue.contrib.kombu.registry import Registry
 from tablequeue.contrib.kombu.settings import Transient
 from tablequeue.contrib.kombu.store import stored
 from tablequeue.errors import Unreachable
-from tablequeue.names import check_name
+from tablequeue.model.names import check_name
 from tests.contrib.kombu.checks import (
     CHECKS,
     bodies,

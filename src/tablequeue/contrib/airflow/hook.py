@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from airflow.sdk import BaseHook
 
 import tablequeue
-from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, BadUrl
+from tablequeue.model.definition import Definition
 
 DEFAULT = "tablequeue_default"
 

@@ -16,7 +16,7 @@ from tablequeue.contrib.django import results
 from tablequeue.contrib.django.backend import backends, named
 from tablequeue.contrib.django.models import Task
 from tablequeue.errors import QueueNotFound, TablequeueError
-from tablequeue.message import Message
+from tablequeue.model.message import Message
 from tablequeue.queue import Queue
 
 PAGE = 100

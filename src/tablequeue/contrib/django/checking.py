@@ -10,9 +10,9 @@ from django.core import checks
 from django.db import connections
 
 from tablequeue.contrib.django.database import DRIVERS
-from tablequeue.definition import Definition
 from tablequeue.errors import TablequeueError
-from tablequeue.names import check_name
+from tablequeue.model.definition import Definition
+from tablequeue.model.names import check_name
 
 APP = "tablequeue.contrib.django"
 

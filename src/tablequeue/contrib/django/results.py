@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from tablequeue.contrib.django.compat import Task, TaskError, TaskResult, TaskResultStatus
-from tablequeue.message import AttemptError, Claim, Message, traceback_of
+from tablequeue.model.message import AttemptError, Claim, Message, traceback_of
 from tablequeue.queue import Queue
 from tablequeue.worker.completer import EXPIRED
 

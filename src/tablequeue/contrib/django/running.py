@@ -28,9 +28,9 @@ from tablequeue.contrib.django.compat import (
     task_started,
 )
 from tablequeue.errors import LeaseLost
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
+from tablequeue.model.states import FailedState
 from tablequeue.queue import Queue
-from tablequeue.states import FailedState
 from tablequeue.worker.fetcher import TRANSIENT, backoff
 from tablequeue.worker.outcome import Finished
 

@@ -18,7 +18,7 @@ from tablequeue.contrib.kombu.registry import Binding
 from tablequeue.contrib.kombu.settings import Transient, seconds
 from tablequeue.contrib.kombu.store import Outgoing, Store
 from tablequeue.errors import LeaseLost, QueueNotFound, TablequeueError
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import TRANSIENT
 

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from tablequeue.errors import LeaseLost, TablequeueError
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import TRANSIENT, backoff
 

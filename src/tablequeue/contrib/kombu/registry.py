@@ -25,8 +25,8 @@ T = TypeVar("T")
 TRIES = 5
 
 _metadata = sa.MetaData()
-# No queue has a table of such a name: see `tablequeue.names`. A time is in milliseconds since 1970, by the clock of the
-# database.
+# No queue has a table of such a name: see `tablequeue.model.names`. A time is in milliseconds since 1970, by the clock
+# of the database.
 _queues = sa.Table(
     "tq_kombu__queues",
     _metadata,

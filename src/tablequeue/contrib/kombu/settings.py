@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from tablequeue.definition import History
+from tablequeue.model.definition import History
 
 # Seconds that a queue stays at least after its last use: its consumers tell of themselves three times in that time.
 SHORTEST_LIFE = 60.0

@@ -14,7 +14,7 @@ import tablequeue
 from tablequeue.contrib.kombu.registry import Registry
 from tablequeue.contrib.kombu.settings import Settings, Transient, seconds, transient
 from tablequeue.errors import QueueDiffers, QueueNotFound
-from tablequeue.message import Claim, NewMessage
+from tablequeue.model.message import Claim, NewMessage
 from tablequeue.queue import Queue
 
 logger = logging.getLogger("tablequeue.contrib.kombu")

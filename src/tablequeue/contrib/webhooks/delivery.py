@@ -16,7 +16,7 @@ from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from tablequeue.contrib.webhooks.addresses import Connection
 from tablequeue.errors import BadInput
-from tablequeue.message import Claim
+from tablequeue.model.message import Claim
 from tablequeue.worker import DeadLetter, Done, Outcome, Retry
 
 SCHEMES = {"http": 80, "https": 443}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tablequeue.names import HISTORY
+from tablequeue.model.names import HISTORY
 
 # The text columns, and the type of their bytes. The payload is one of them unless the queue's payloads are bytes.
 TEXTS = {

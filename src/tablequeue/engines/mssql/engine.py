@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
 from tablequeue.engines.columns import TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor, RawConnection
@@ -40,8 +39,9 @@ from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServ
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
-from tablequeue.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
-from tablequeue.names import PART
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
+from tablequeue.model.names import PART
 
 # The orders without a clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
@@ -75,7 +75,7 @@ def after(seconds: str, start: str = "@now") -> str:
     )
 
 
-# The errors of a row and one more, as `with_error` of message.py.
+# The errors of a row and one more, as `with_error` of model/message.py.
 # The texts declare the error: a parameter may be in their declarations only.
 ERRORS_AND = f"""json_modify(
         case

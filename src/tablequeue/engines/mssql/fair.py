@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import LOOKED_AT, Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS, Claim, Fair
 from tablequeue.engines.texts import Row
+from tablequeue.model.definition import Definition
 
 # How often a claim chooses messages before it is empty.
 TRIES = 3

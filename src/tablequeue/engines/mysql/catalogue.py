@@ -11,7 +11,7 @@ from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.operations import OPERATIONS, conditions, files_for
-from tablequeue.names import HISTORY, PART
+from tablequeue.model.names import HISTORY, PART
 
 
 class MySQLCatalogue(Catalogue):

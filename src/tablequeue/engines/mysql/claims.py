@@ -16,7 +16,7 @@ from tablequeue.engines.mysql.fair import SPARE, found, groups_and_wanted
 from tablequeue.engines.mysql.limits import LOOK
 from tablequeue.engines.mysql.packets import bound, kept, limited, stored, together
 from tablequeue.engines.texts import Row
-from tablequeue.message import ID
+from tablequeue.model.message import ID
 
 # The variables that stand for parameters once the messages are locked.
 NOW = "cast(@tq_now as datetime(6))"

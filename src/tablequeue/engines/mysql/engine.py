@@ -14,7 +14,6 @@ import pymysql
 import sqlalchemy as sa
 from pymysql.constants import ER
 
-from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Table
 from tablequeue.engines.columns import common_expressions, filled
@@ -35,8 +34,9 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, compile_text
 from tablequeue.errors import BadUrl, TablequeueError
-from tablequeue.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
-from tablequeue.names import PART
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
+from tablequeue.model.names import PART
 
 # Error of an insert that waits too long for the lock of new ids. Hundreds of connections to a grouped queue cause it.
 AUTOINC_READ_FAILED = 1467
@@ -49,7 +49,7 @@ PLACES = [
     *(f"'$[{place}]'" for place in range(FIRST_ERRORS)),
     *(f"concat('$[', json_length(errors) - {place}, ']')" for place in range(LAST_ERRORS - 1, 0, -1)),
 ]
-# The errors of a row and one more, as `with_error` of message.py.
+# The errors of a row and one more, as `with_error` of model/message.py.
 ERRORS_AND = f"""json_array_append(
         case
             when json_length(errors) >= {MOST_ERRORS} then json_extract(

@@ -24,7 +24,7 @@ from tablequeue.engines.mysql.packets import bound, kept, sent, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.texts import Row
-from tablequeue.message import ID, LEASE_UNTIL, POPPED_AT
+from tablequeue.model.message import ID, LEASE_UNTIL, POPPED_AT
 
 # Maximum number of keys in an IN list. From 1,000 on MariaDB turns it into a table, and may read the whole index.
 KEYS = 500

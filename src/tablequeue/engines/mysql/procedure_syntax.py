@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax
 from tablequeue.engines.texts import quoted_role, statements_in
 from tablequeue.errors import BadInput
+from tablequeue.model.definition import Definition
 
 # The host of an account: 'ada'@'10.0.0.%'.
 _HOST = re.compile(r"[\w.:%/-]{1,255}")

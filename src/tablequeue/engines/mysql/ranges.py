@@ -23,7 +23,7 @@ from tablequeue.engines.mysql.topics import TRIES, TRIES_SOON, MySQLTopics, inse
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
 from tablequeue.engines.texts import Row
-from tablequeue.pacing import LARGEST
+from tablequeue.model.pacing import LARGEST
 
 # A claim of n messages looks at n + LOOK runs, because its guess of the position may be old.
 LOOK = 32

@@ -25,7 +25,7 @@ from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 from tablequeue.errors import QueueNotFound
-from tablequeue.pacing import LARGEST
+from tablequeue.model.pacing import LARGEST
 
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import psycopg
 from psycopg.rows import tuple_row
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
 from tablequeue.engines.columns import TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor
@@ -45,8 +44,9 @@ from tablequeue.engines.postgresql.topics import (
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
-from tablequeue.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS, MOST_ERRORS
-from tablequeue.names import PART
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS, MOST_ERRORS
+from tablequeue.model.names import PART
 
 # The columns of the rows that functions return.
 TYPES = {
@@ -63,7 +63,7 @@ TOPIC_LOCKS = (8318836324, 8318836325, 8318836326)
 # The ids of a segment of a topic's log.
 SEGMENT = 1_000_000_000
 COMMON = common_expressions("cast(null as timestamptz)")
-# The errors of a row and one more, as `with_error` of message.py.
+# The errors of a row and one more, as `with_error` of model/message.py.
 ERRORS_AND = f"""case
             when jsonb_array_length(errors) >= {MOST_ERRORS}
                 then jsonb_path_query_array(errors, '$[0 to {FIRST_ERRORS - 1}]')

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import LOOKED_AT
 from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS
-from tablequeue.names import PART
+from tablequeue.model.definition import Definition
+from tablequeue.model.names import PART
 
 # A slot of 64 bits: two of 3,000,000 groups share one with a chance of one in 4,000,000.
 SLOT = "hashtextextended(coalesce(group_key, ''), 0)"

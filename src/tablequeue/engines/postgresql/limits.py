@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tablequeue.definition import Definition
+from tablequeue.model.definition import Definition
 
 # The places whose message is no longer in progress, and those of them that this claim gets. The snapshot may be older
 # than the claim that filled a place last. So a place that is locked must have the note that the snapshot has: then

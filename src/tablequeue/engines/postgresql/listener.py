@@ -8,7 +8,7 @@ table, and so no dead rows and no heartbeat, and the lock ends with its session.
 If several pushes of our own commit at the same moment, only one of them notifies. It holds a second lock until its
 commit, and a push that does not get this lock does not notify. The messages of such a push may be committed just after
 the woken consumer looked for them. Then the next pop finds them, or a look after the shortest pause
-(operations/wait.py). The second lock is a different one every 10 ms.
+(verbs/wait.py). The second lock is a different one every 10 ms.
 
 A push in a caller's transaction does not notify in that transaction, which may last long or be prepared. It is notified
 from another connection instead. The push holds a third lock until the end of its transaction, by which the woken

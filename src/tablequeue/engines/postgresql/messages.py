@@ -16,7 +16,7 @@ from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.packs import Packs, may_pack
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.texts import Row
-from tablequeue.message import ID
+from tablequeue.model.message import ID
 
 T = TypeVar("T", bound=Collection[int])
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
-from tablequeue.names import PART
+from tablequeue.model.definition import Definition
+from tablequeue.model.names import PART
 
 # The messages of `pack`, one by one.
 PACK_MESSAGES = """unnest(

@@ -27,14 +27,14 @@ from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
 from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
-from tablequeue.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
-from tablequeue.names import PART
+from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
+from tablequeue.model.names import PART
 
 # How many messages a claim may claim in a queue that limits those in progress. A negative limit would be none.
 PLACED = "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# The errors of a row and one more, as `with_error` of message.py.
+# The errors of a row and one more, as `with_error` of model/message.py.
 ERRORS_AND = f"""json_insert(
         case
             when json_array_length(errors) >= {MOST_ERRORS} then (

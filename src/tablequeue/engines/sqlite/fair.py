@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import LOOKED_AT, Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Fair
+from tablequeue.model.definition import Definition
 
 SLOT = "ifnull(group_key, '')"
 

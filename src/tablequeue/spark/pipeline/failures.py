@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tablequeue.errors import BadInput
-from tablequeue.message import error_text
+from tablequeue.model.message import error_text
 
 ERROR = "error"
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from threading import Event
 from time import time
 
-from tablequeue.health import Health
-from tablequeue.metrics import Metric
+from tablequeue.observe.health import Health
+from tablequeue.observe.metrics import Metric
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline.running import Progress
 from tablequeue.spark.pipeline.stages import Pipeline

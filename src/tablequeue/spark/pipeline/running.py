@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tablequeue.bulk.stream import Stream, fail
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, PipelineFailed
 from tablequeue.queue import Queue
@@ -23,7 +24,6 @@ from tablequeue.spark.pipeline.sinks import Batch, ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
 from tablequeue.spark.settings import REDACTION, exposed_passwords
-from tablequeue.stream import Stream, fail
 
 # Seconds between two checks of the queries, and between two counts of the ready messages, which read an index.
 PAUSE = 0.25

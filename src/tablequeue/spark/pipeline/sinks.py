@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from pyspark.sql import DataFrame
 
-from tablequeue import staging
+from tablequeue.bulk import staging
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, DriverMissing
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tablequeue.errors import BadInput
-from tablequeue.names import check_identifier
+from tablequeue.model.names import check_identifier
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline.sinks import Sink, Transform
 from tablequeue.spark.pipeline.sources import Source

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tablequeue import arrow
+from tablequeue.bulk import arrow
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, ReportFailed
 from tablequeue.queue import Queue

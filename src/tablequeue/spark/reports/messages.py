@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from tablequeue.message import Message
-from tablequeue.pacing import LARGEST
+from tablequeue.model.message import Message
+from tablequeue.model.pacing import LARGEST
 from tablequeue.queue import Queue
 
 NAMES = (

@@ -1,0 +1,296 @@
+"""Streams: batches of a queue that can be read again until their results are safe elsewhere. Spark reads by them.
+
+A stream numbers its batches. `advance(n)` says that batch n is safe: it is completed, with all before it, and the next
+one is claimed. So at most one batch is open. Its messages have no lease: they stay the stream's, whatever crashes,
+until the stream advances or somebody releases them. Each step happens under the lock of the stream's row. The row also
+has the epoch of the last run, and an older run that wakes up is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.rows import StreamRow
+from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
+from tablequeue.model.message import error_text
+from tablequeue.queue import Queue
+from tablequeue.verbs.claim import promote_after, sweep
+from tablequeue.verbs.context import Context, Params, count
+from tablequeue.verbs.push import check_text
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream of a queue.
+
+    epoch       how often it was started.
+    batch       the last batch that it claimed; `completed` is the last one that is completed.
+    open        how many messages the open batch has; `claimed_at` is when it was claimed, None if none is open.
+    """
+
+    stream: str
+    epoch: int
+    batch: int
+    completed: int
+    open: int
+    claimed_at: datetime | None
+
+
+class Stream:
+    """A run of the stream `name`. It fences every run before it: they get `StreamRefused` when they go on.
+
+    A batch is claimed without a lease. Its messages stay the stream's, whatever crashes, until the stream advances past
+    it, or `release` gives them back.
+    """
+
+    def __init__(self, queue: Queue, name: str) -> None:
+        self.queue = queue
+        self.name = name
+        self.epoch, self.found = _begin(queue.context, name)
+        """`found`: the state that the run before left."""
+
+    def advance(self, upto: int, n: int, *, last_id: int | None = None, now: datetime | None = None) -> int:
+        """Complete batch `upto`, which is safe, with all before it, and claim up to `n` messages as the next batch.
+
+        Return the number of the last batch: `upto + 1`, or `upto` if there was nothing to claim. A batch that is open
+        already is handed out again, as it is. `last_id` leaves messages with higher ids to later batches.
+        """
+        if self._complete(upto, now):
+            return upto + 1
+        context, engine, epoch = self.queue.context, self.queue.context.engine, self.epoch
+        sweep(context, now)
+        token = secrets.token_hex(16)
+        wanted: Params = {"n": count(n, "n"), "high": last_id, "token": token, "consumer": self.name}
+
+        def claim(cursor: Cursor, table: Table, params: Params) -> int:
+            row = _locked(engine, cursor, table, params, epoch)
+            if row.batch > upto or not engine.streams.stream_claim(cursor, table, params):
+                return row.batch
+            values: Params = {"batch": upto + 1, "completed": upto, "claim": token, "failures": "{}"}
+            engine.streams.stream_set(cursor, table, params | values)
+            return upto + 1
+
+        return context.run(claim, _params(context, self.name, now) | wanted)
+
+    def complete(self, upto: int, *, now: datetime | None = None) -> None:
+        """Complete batch `upto`, which is safe, with all before it. Those of it that failed become dead letters."""
+        self._complete(upto, now)
+
+    def batch(self, number: int) -> tuple[str, list[int]]:
+        """Return the token and the ids of the open batch, to read it by; `StreamRefused` if that is not `number`.
+
+        They are the same until the stream advances. A run that was fenced after it claimed the batch may still ask: a
+        pipeline that stops fences its queries, and they are to end what they have begun. Reading changes nothing.
+        """
+        context, engine = self.queue.context, self.queue.context.engine
+
+        def look(cursor: Cursor, table: Table, params: Params) -> tuple[str, list[int]]:
+            row = _locked(engine, cursor, table, params, None)
+            if row.token is None or row.batch != number:
+                raise StreamRefused(
+                    f"Batch {number} of the stream {self.name!r} is to be read again, and was completed or released "
+                    "already.",
+                    "Go on from the latest checkpoint, or use a new one.",
+                )
+            return row.token, engine.streams.stream_ids(cursor, table, params | {"token": row.token})
+
+        return context.run(look, _params(context, self.name, None))
+
+    def _complete(self, upto: int, now: datetime | None) -> bool:
+        return _complete(self.queue.context, self.name, self.epoch, upto, now)
+
+
+def streams(queue: Queue) -> list[StreamState]:
+    """Return the streams of a queue, by name."""
+    return _states(queue.context)
+
+
+def fail(queue: Queue, name: str, errors: Mapping[int, str]) -> None:
+    """Note that messages of the open batch of a stream cannot be processed: by id, why.
+
+    They become dead letters when the batch is completed. Until then they are read with it again. Idempotent; the last
+    error wins. `BadInput` for a message that is not in the open batch.
+    """
+    context, engine = queue.context, queue.context.engine
+
+    def note(cursor: Cursor, table: Table, params: Params) -> None:
+        row = _locked(engine, cursor, table, params, None)
+        there = [] if row.token is None else engine.streams.stream_ids(cursor, table, params | {"token": row.token})
+        unknown = errors.keys() - {*there}
+        if unknown:
+            raise BadInput(
+                f"Message {min(unknown)} is not in the open batch of the stream {name!r}.",
+                "Give the ids that the batch was read with.",
+            )
+        failures = json.dumps(json.loads(row.failures) | {str(id): error_text(error) for id, error in errors.items()})
+        values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": failures}
+        engine.streams.stream_set(cursor, table, params | values)
+
+    _find(context, name)
+    context.run(note, _params(context, name, None))
+
+
+def complete(queue: Queue, name: str, upto: int) -> None:
+    """Complete the batches of a stream that does not run, and whose checkpoint says that they are safe."""
+    _find(queue.context, name)
+    _complete(queue.context, name, None, upto, None)
+
+
+def release(queue: Queue, name: str) -> int:
+    """Give the messages of an abandoned stream back, and return how many. The attempts do not count.
+
+    A run of the stream, or a later one with the same checkpoint, is refused.
+    """
+    context, engine = queue.context, queue.context.engine
+
+    def give_back(cursor: Cursor, table: Table, params: Params) -> int:
+        engine.streams.stream_open(cursor, table, params)
+        row = _locked(engine, cursor, table, params, None)
+        if row.token is None:
+            return 0
+        under = params | {"token": row.token, "delay": 0}
+        ids = engine.streams.stream_ids(cursor, table, under)
+        if ids:
+            engine.messages.release(cursor, table, under | {"ids": engine.dump_ids(ids)})
+        # The number is not used again: a checkpoint that knows it must be refused, not get other messages.
+        _set_completed(engine, cursor, table, params, row.batch)
+        return len(ids)
+
+    _find(context, name)  # else it would be made
+    return context.run(give_back, _params(context, name, None))
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _begin(context: Context, stream: str) -> tuple[int, StreamState]:
+    """Begin a new run; return its epoch, and the state that the run before left. From now on no older run can act."""
+    engine = context.engine
+    definition = context.table.definition
+    check_text(stream, "stream")
+    if definition.delivery == "at_most_once":
+        raise BadInput(
+            f"The queue {context.table.name!r} delivers at most once, and a stream reads again what was interrupted.",
+            "Stream from a queue that delivers at least once.",
+        )
+    if context.table.topic is not None:
+        raise BadInput(
+            f"{context.table.name!r} is a subscription, and a stream takes messages from a queue.",
+            f"In Spark, read the topic {context.table.topic.name!r} with subscription=.",
+        )
+    params: Params = {"stream": stream, "now": None}
+
+    def open_stream(cursor: Cursor, table: Table, params: Params) -> StreamRow | None:
+        engine.streams.stream_open(cursor, table, params)
+        return engine.streams.stream_lock(cursor, table, params)
+
+    # Not in one transaction: where DDL commits by itself, it would end it.
+    context.run(engine.catalogue.create_streams, params)
+    row = context.run(open_stream, params)
+    assert row is not None, "it was just made"
+    return row.epoch, _find(context, stream)
+
+
+def _complete(context: Context, stream: str, epoch: int | None, upto: int, now: datetime | None) -> bool:
+    """Complete the batches up to `upto`; return whether a later one is open. Without an epoch no run is checked."""
+    engine = context.engine
+
+    def finish(cursor: Cursor, table: Table, params: Params) -> tuple[bool, int]:
+        row = _locked(engine, cursor, table, params, epoch)
+        if upto < row.completed:
+            raise StreamRefused(
+                f"The stream {stream!r} is asked for what follows batch {upto}, and has completed batch "
+                f"{row.completed}: the checkpoint is older than the queue, or the messages of a batch were released.",
+                "Go on from the latest checkpoint, or use a new one, which begins with what is in the queue now.",
+            )
+        if upto > row.batch:
+            raise StreamRefused(
+                f"The stream {stream!r} is asked for what follows batch {upto}, and the last that it claimed is "
+                f"{row.batch}: the database is older than the checkpoint.",
+                "Use a new checkpoint.",
+            )
+        if row.token is None or upto < row.batch:
+            return row.token is not None, 0
+        under = params | {"token": row.token}
+        ids = engine.streams.stream_ids(cursor, table, under)
+        failures: Mapping[str, str] = json.loads(row.failures)
+        by_error: dict[str, dict[int, float]] = defaultdict(dict)
+        for id, error in failures.items():
+            by_error[error][int(id)] = 0
+        for error, delays in by_error.items():
+            engine.messages.fail(cursor, table, under | engine.failing(delays) | {"error": error, "max_attempts": 0})
+        done = [id for id in ids if str(id) not in failures]
+        if done:
+            engine.messages.complete(cursor, table, under | {"ids": engine.dump_ids(done)})
+        _set_completed(engine, cursor, table, params, upto)
+        return False, len(ids)
+
+    is_open, finished = context.run(finish, _params(context, stream, now))
+    promote_after(context, now, messages=finished)
+    return is_open
+
+
+def _states(context: Context) -> list[StreamState]:
+    engine = context.engine
+    try:
+        rows = context.run(engine.streams.streams, {})
+    except QueueNotFound:
+        return []  # the table is made by the first stream
+    return [
+        StreamState(
+            stream=row.stream,
+            epoch=row.epoch,
+            batch=row.batch,
+            completed=row.completed,
+            open=row.open,
+            claimed_at=None if row.claimed_at is None else engine.load_time(row.claimed_at),
+        )
+        for row in rows
+    ]
+
+
+def _find(context: Context, stream: str) -> StreamState:
+    known = _states(context)
+    for state in known:
+        if state.stream == stream:
+            return state
+    names = ", ".join(state.stream for state in known) or "none"
+    raise StreamNotFound(
+        f"The queue {context.table.name!r} has no stream {stream!r}.", f"Name one of its streams: {names}."
+    )
+
+
+def _locked(engine: Engine, cursor: Cursor, table: Table, params: Params, epoch: int | None) -> StreamRow:
+    """Lock the row of a stream, and return it; `StreamRefused` if `epoch` is given and is not that of the last run."""
+    row = engine.streams.stream_lock(cursor, table, params)
+    if row is None:
+        raise StreamNotFound(
+            f"The queue {table.name!r} has no stream {params['stream']!r} any more.", "Start the stream again."
+        )
+    if epoch is not None and row.epoch != epoch:
+        raise StreamRefused(
+            f"Run {epoch} of the stream {params['stream']!r} was superseded by run {row.epoch}.",
+            "Let one run of a stream go on at a time; name another stream for another job.",
+        )
+    return row
+
+
+def _set_completed(engine: Engine, cursor: Cursor, table: Table, params: Params, completed: int) -> None:
+    """Note that all batches up to `completed` are completed, and that none is open."""
+    values: Params = {"batch": completed, "completed": completed, "claim": None, "failures": "{}"}
+    engine.streams.stream_set(cursor, table, params | values)
+
+
+def _params(context: Context, stream: str, now: datetime | None) -> Params:
+    return {"stream": stream, "now": context.time(now)}
+
+
+__all__ = ["Stream", "StreamState", "complete", "fail", "release", "streams"]

@@ -1,0 +1,1 @@
+"""The HTTP server of the dashboard and of the SQS endpoint, and names of hosts."""

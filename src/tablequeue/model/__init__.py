@@ -1,0 +1,1 @@
+"""What things are: definitions, messages and their states. Imports nothing but errors."""

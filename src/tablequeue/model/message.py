@@ -1,0 +1,393 @@
+"""A message as it is stored, a claim on one, and the error of one attempt. No database here."""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol, Self, TypeVar
+
+from tablequeue.errors import BadInput, Cancelled
+from tablequeue.model.pacing import LARGEST, Duration
+from tablequeue.model.payload import load_headers
+from tablequeue.model.states import FailedState, State
+
+# The columns of a claimed row, in the order that claim and take return them, and their places in it. By place, and not
+# as a NamedTuple: to make one for each message takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
+CLAIMED = (
+    "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at errors".split()
+)
+(ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT, ERRORS) = range(
+    len(CLAIMED)
+)
+
+# Of the errors of a message the first ones are kept, which say how it began, and the last ones. Unbounded, 2,999 leases
+# that expired made a row of 200 KB, and each claim took three times as long.
+FIRST_ERRORS, LAST_ERRORS = 3, 7
+MOST_ERRORS = FIRST_ERRORS + LAST_ERRORS
+# The characters of an error that are kept. Of a longer one the ends are, of so many characters each, and between them
+# is how many were left out: a traceback ends with its exception, and the text of that may be long itself.
+LONGEST_ERROR = 8_000
+ERROR_ENDS = 3_950
+
+C = TypeVar("C")
+
+_is_token = re.compile("[0-9a-f]{32}").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A payload with options of its own, for `push_many`: those of `Queue.push`. None: the option of the call."""
+
+    payload: Any
+    delay: Duration | None = None
+    due: datetime | None = None
+    priority: int | None = None
+    group: str | None = None
+    key: str | None = None
+    headers: Mapping[str, Any] | None = None
+    expires: Duration | None = None
+    key_for: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptError:
+    """Why one attempt did not finish: the consumer's words, or `lease expired`.
+
+    error    at most 8,000 characters. Of a longer text the beginning and the end are kept, and how many are left out.
+    number   which error of the message it is, from 1. A message keeps its first 3 errors and its last 7; where numbers
+             are missing, errors are left out. The number of the last one is how many there were.
+    """
+
+    attempt: int
+    at: datetime
+    consumer: str | None
+    error: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as peek, find, dead and history show it. Times are aware and in UTC.
+
+    payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
+    state           ready, scheduled, in_progress, dead or blocked (behind another one of its group). In the history:
+                    finished, cancelled or expired; or in_progress, delivered at most once and not completed.
+    attempts        how often it was claimed so far.
+    producer        the name of the producer that pushed it; `consumer` the last consumer that popped it.
+    due_at          when a scheduled message becomes ready.
+    lease_until     when the lease of a message in progress ends.
+    key             its deduplication key.
+    errors          why its attempts failed: the first 3 errors and the last 7.
+    """
+
+    id: int
+    payload: Any
+    headers: dict[str, Any]
+    state: State
+    attempts: int
+    priority: int
+    group: str | None
+    key: str | None
+    producer: str | None
+    consumer: str | None
+    pushed_at: datetime
+    due_at: datetime | None
+    first_popped_at: datetime | None
+    popped_at: datetime | None
+    lease_until: datetime | None
+    finished_at: datetime | None
+    errors: tuple[AttemptError, ...]
+
+    @property
+    def wait_time(self) -> timedelta | None:
+        """Time from the push to the first pop."""
+        return self.first_popped_at - self.pushed_at if self.first_popped_at else None
+
+    @property
+    def run_time(self) -> timedelta | None:
+        """Time from the last pop to the finish."""
+        return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
+
+
+class Finisher(Protocol):
+    """What a claim needs of its queue."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def load_time(self) -> Callable[[Any], datetime]: ...
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None: ...
+    def fail(
+        self,
+        message: Claim,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> FailedState: ...
+    def release(
+        self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+    ) -> None: ...
+    def extend(
+        self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+    ) -> datetime: ...
+    def is_cancelled(self, message: Claim) -> bool: ...
+
+
+class Claim:
+    """A popped message. No other consumer gets it until the lease ends. Finish it by `complete`, `fail` or `release`.
+
+    These verbs, and `extend`, act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
+    `connection=` and `now=` are those of every verb; see `Queue`.
+    """
+
+    # Slots, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
+    # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
+    __slots__ = ("_cancelled", "id", "payload", "queue", "row", "token")
+
+    def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
+        self.queue = queue
+        """The queue that it was popped from."""
+        self.row = row
+        """What the claim returned, in the columns of `CLAIMED`."""
+        self.id: int = row[ID]
+        self.payload = payload
+        self.token = token
+
+    @classmethod
+    def of(cls, queue: Finisher, id: int, token: str, attempts: int = 0) -> Self:
+        """Make a claim from its id and token alone, as on a command line, to finish it.
+
+        `attempts` is for the backoff of `fail`. `BadInput` for values that no claim can have. Whether the claim is
+        held is only known when it is finished.
+        """
+        checked_id(id)
+        checked_token(token)
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 0 <= attempts <= LARGEST:
+            raise BadInput(f"attempts is {attempts!r}.", f"Give a whole number from 0 to {LARGEST}.")
+        return cls(queue, (id, None, None, attempts), None, token)
+
+    def __repr__(self) -> str:
+        return f"<Claim {self.id} on {self.queue.name}, attempt {self.attempts}>"
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The headers that it was pushed with; empty if there were none."""
+        return load_headers(self.row[HEADERS])
+
+    @property
+    def attempts(self) -> int:
+        """How often the message was claimed, this claim included."""
+        return self.row[ATTEMPTS]
+
+    @property
+    def pushed_at(self) -> datetime:
+        """When it was pushed, in UTC."""
+        return self.queue.load_time(self.row[PUSHED_AT])
+
+    @property
+    def popped_at(self) -> datetime:
+        """When it was popped under this claim, in UTC."""
+        return self.queue.load_time(self.row[POPPED_AT])
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
+        return None if self.row[LEASE_UNTIL] is None else self.queue.load_time(self.row[LEASE_UNTIL])
+
+    @property
+    def priority(self) -> int:
+        """0 in a queue that does not go by priority."""
+        return self.row[PRIORITY]
+
+    @property
+    def group(self) -> str | None:
+        """Its group, in a queue with groups."""
+        return self.row[GROUP] or None
+
+    @property
+    def key(self) -> str | None:
+        """Its deduplication key, if it has one."""
+        return self.row[KEY]
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
+        return None if self.row[DUE_AT] is None else self.queue.load_time(self.row[DUE_AT])
+
+    @property
+    def errors(self) -> tuple[AttemptError, ...]:
+        """Why its attempts before this one failed: the first 3 errors and the last 7. Also of a dead letter that has
+        moved to this queue."""
+        return load_errors(self.row[ERRORS], self.queue.load_time)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the message was cancelled while it was in progress. Asks the database, until it is true.
+
+        Its consumer should stop: `fail`, `release` and an exception then end the message as cancelled, and `complete`
+        completes it nevertheless. False if the claim is no longer held.
+        """
+        # The slot is empty until then: to fill it would cost something for each claim.
+        if not getattr(self, "_cancelled", False) and self.queue.is_cancelled(self):
+            self._cancelled = True
+        return getattr(self, "_cancelled", False)
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `Cancelled` if the message was cancelled while it was in progress; see `cancelled`."""
+        if self.cancelled:
+            raise Cancelled(f"Message {self.id} of {self.queue.name!r} was cancelled.", "Stop working on it.")
+
+    def complete(self, *, result: Any = None, connection: Any = None, now: datetime | None = None) -> None:
+        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
+
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
+        self.queue.complete(self, result=result, connection=connection, now=now)
+
+    def fail(
+        self,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> FailedState:
+        """Fail the attempt: keep the error, and retry the message later.
+
+        error      a string, or an exception whose traceback is kept. Of a long text the ends are kept: see
+                   `AttemptError`, which also says how many errors of a message are.
+        retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
+        retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
+        connection, now   see `Queue`.
+
+        Returns the new state of the message: `scheduled`, `ready` or `dead`; `cancelled` if it was cancelled meanwhile;
+        `lost` where delivery is at most once.
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
+        return self.queue.fail(self, error, retry_in=retry_in, retry=retry, connection=connection, now=now)
+
+    def release(self, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None) -> None:
+        """Give the message back unprocessed: it is ready after `delay` (seconds, or a timedelta).
+
+        The attempt does not count. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
+        delivery is at most once.
+        """
+        self.queue.release(self, delay=delay, connection=connection, now=now)
+
+    def extend(
+        self, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+    ) -> datetime:
+        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end.
+
+        The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
+        `BadInput` where delivery is at most once.
+        """
+        return self.queue.extend(self, seconds, connection=connection, now=now)
+
+
+def note_cancelled(claim: Claim) -> None:
+    """Let `cancelled` be true without asking the database. For a worker that has asked for many messages."""
+    claim._cancelled = True  # noqa: SLF001  (a slot of this module's own class)
+
+
+def error_text(error: str | BaseException) -> str:
+    """Return the text that is kept of an error: of an exception its traceback; see `LONGEST_ERROR`.
+
+    People read it: characters that no database text can hold are shown as escapes.
+    """
+    if isinstance(error, BaseException):
+        text = traceback_of(error)
+    elif isinstance(error, str):
+        text = str.__str__(error)
+    else:
+        raise BadInput(f"error is a {type(error).__name__}.", "Give a string or an exception.")
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    if len(text) <= LONGEST_ERROR:
+        return text
+    left_out = len(text) - 2 * ERROR_ENDS
+    return f"{text[:ERROR_ENDS]}\n[... {left_out} characters left out ...]\n{text[-ERROR_ENDS:]}"
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the whole traceback of an exception, or its class if that cannot be shown."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # formatting runs code of the exception
+        return f"{type(error).__name__}, which cannot be shown"
+
+
+def with_error(errors: Sequence[Mapping[str, Any]], error: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the stored errors of a message and one more, as the SQL of the engines stores them."""
+    kept = [*errors[:FIRST_ERRORS], *errors[1 - LAST_ERRORS :]] if len(errors) >= MOST_ERRORS else errors
+    return [*kept, {"number": _number_of(errors) + 1, **error}]
+
+
+def load_errors(errors: Any, load_time: Callable[[Any], datetime]) -> tuple[AttemptError, ...]:
+    """Return the errors of a stored message: JSON, of which some drivers give the text, others the value."""
+    rows = stored_errors(errors)
+    left_out = _number_of(rows) - len(rows)
+    return tuple(
+        AttemptError(
+            row["attempt"],
+            load_time(row["at"]),
+            row["consumer"],
+            row["error"],
+            place if place <= FIRST_ERRORS else place + left_out,
+        )
+        for place, row in enumerate(rows, 1)
+    )
+
+
+def stored_errors(errors: Any) -> list[dict[str, Any]]:
+    return json.loads(errors) if isinstance(errors, str) else errors or []
+
+
+def _number_of(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many errors there were. An error that is alone has no number, nor has one of schema version 5."""
+    return (rows[-1].get("number") or len(rows)) if rows else 0
+
+
+def checked_id(id: int) -> int:
+    """Return the id, if a bigint can hold it; else `BadInput`."""
+    if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
+        raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
+    return id
+
+
+def checked_claims(claims: Any, kind: type[C]) -> tuple[C, ...]:
+    """Return claims in a tuple; `BadInput` for anything else."""
+    found = tuple(claims) if isinstance(claims, Iterable) else (claims,)
+    for claim in found:
+        if not isinstance(claim, kind):
+            raise BadInput(
+                f"{claim!r} is no claim of a message.",
+                f"Give what pop or pop_many returned; {kind.__name__}.of makes a claim of an id and its token.",
+            )
+    return found
+
+
+def checked_token(token: str) -> str:
+    """Return the token, if a pop can have made it; else `BadInput`."""
+    if isinstance(token, str) and _is_token(token):
+        return token
+    if token == "":
+        raise BadInput(
+            "A message that was taken is finished by the transaction it was taken in.",
+            "Commit that to finish it, or roll it back to put the message back.",
+        )
+    raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
+
+
+__all__ = ["AttemptError", "Claim", "FailedState", "Finisher", "Message", "NewMessage", "State"]

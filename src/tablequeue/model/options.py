@@ -1,0 +1,65 @@
+"""The options of what makes or alters a queue, a topic or a subscription, typed one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from tablequeue.model.definition import Delivery, Groups, History, Keep, Order, PayloadType
+from tablequeue.model.pacing import Backoff, Duration, Rate
+
+
+class TopicOptions(TypedDict, total=False):
+    """The options of `Database.create_topic`, which explains them; an option that is left out has its default."""
+
+    payload: PayloadType
+    groups: bool
+    keep: Keep
+
+
+class SubscriptionOptions(TypedDict, total=False):
+    """The options of `Topic.subscribe`, which explains them; an option that is left out has its default."""
+
+    ordered: bool
+    lease: Duration
+    max_attempts: int
+    backoff: Backoff
+
+
+class QueueOptions(TypedDict, total=False):
+    """The options of `Database.create_queue`, which explains them; an option that is left out has its default."""
+
+    order: Order
+    strict: bool
+    groups: Groups
+    payload: PayloadType
+    lease: Duration
+    max_attempts: int
+    backoff: Backoff
+    history: History
+    delivery: Delivery
+    dead_letter_to: str | None
+    concurrency: int | None
+    rate: Rate | None
+    per_group: int | None
+    group_rate: Rate | None
+    expires: Duration | None
+    key_for: Duration | None
+    results: bool
+    labels: Mapping[str, str]
+
+
+class AlterOptions(TypedDict, total=False):
+    """The options of `Queue.alter`: those of `Database.create_queue` that need no change of a table with messages."""
+
+    lease: Duration
+    max_attempts: int
+    backoff: Backoff
+    history: History
+    dead_letter_to: str | None
+    concurrency: int | None
+    rate: Rate | None
+    expires: Duration | None
+    key_for: Duration | None
+    results: bool
+    labels: Mapping[str, str | None]

@@ -1,0 +1,93 @@
+"""Change the definition of a queue that is there, for all processes that use it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tablequeue.engines import procedures
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
+from tablequeue.model.definition import Definition, Kind
+from tablequeue.model.options import AlterOptions
+from tablequeue.verbs import catalogue, dead_letters
+
+# What can be altered; the rest of a definition is in the tables that hold messages.
+ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
+    "queue": tuple(AlterOptions.__annotations__),
+    "subscription": ("lease", "max_attempts", "backoff"),
+}
+
+
+def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
+    """Change the given options of a queue or a subscription; return its table with the definition that it has then.
+
+    The other options stay as another process may have altered them meanwhile. Stored procedures that are there are
+    made again, with the same rights where the database can replace one.
+    """
+    engine = runner.engine
+
+    def change(cursor: object, table: Table, params: Params) -> Table:
+        # Under the creators' lock: of several that alter at once, each sees what the one before did.
+        engine.catalogue.lock(cursor, table, params)
+        name = catalogue.present_name(engine, cursor, table)
+        row = None if name is None else engine.catalogue.lookup(cursor, table, {"name": name})
+        if row is None or name is None:
+            raise QueueNotFound(f"There is no queue {table.name!r}.", "It was dropped meanwhile.")
+        before = catalogue.entered(engine, name, row).definition
+        definition = altered(before, options)
+        target = _target(engine, cursor, name, definition, before)
+        there = table.redefined(definition, name, target)
+        if definition != before:
+            engine.catalogue.redefine(cursor, there, {**params, **catalogue.entry(there), "before": before})
+            if definition.concurrency is not None:
+                engine.messages.close_slots(cursor, there, params)
+            if procedures.are_there(engine, cursor, there):
+                procedures.install(engine, cursor, there)
+        return there
+
+    altered(table.definition, options)  # an impossible option is refused before anything is locked
+    return runner.run(change, table, {})
+
+
+def _target(engine: Engine, cursor: object, name: str, definition: Definition, before: Definition) -> Table | None:
+    """Return the table of the queue to which dead letters are to move; refuse one that cannot take them."""
+    target = definition.dead_letter_to
+    if target is None:
+        return None
+    there = catalogue.there(engine, cursor, target)
+    if target != before.dead_letter_to:
+        dead_letters.check_altered(name, definition, there, engine.catalogue.names(cursor, engine.shared, {}))
+    return there
+
+
+def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
+    """Return the definition with other options; `BadDefinition` if a queue with messages cannot have them."""
+    fields = [field.name for field in dataclasses.fields(definition)]
+    if unknown := options.keys() - set(fields):
+        raise BadInput(
+            f"alter got an unexpected option {min(unknown)!r}.",
+            f"Options are: {', '.join(ALTERABLE[definition.kind])}.",
+        )
+    if "labels" in options:
+        labels = {**definition.labels, **options["labels"]}
+        options = {**options, "labels": {name: text for name, text in labels.items() if text is not None}}
+    wanted = dataclasses.replace(definition, **options)
+    for name in fields:
+        if name not in ALTERABLE[definition.kind] and getattr(wanted, name) != getattr(definition, name):
+            raise _fixed(definition, wanted, name)
+    if wanted.keeps_history != definition.keeps_history:
+        raise _fixed(definition, wanted, "history")
+    return wanted
+
+
+def _fixed(there: Definition, wanted: Definition, name: str) -> BadDefinition:
+    if there.kind == "subscription":
+        return BadDefinition(f"{name} of a subscription cannot be altered.", "Subscribe anew under another name.")
+    return BadDefinition(
+        f"{name} cannot be altered from {getattr(there, name)!r} to {getattr(wanted, name)!r}: it is in the tables.",
+        "Create another queue with it, and move the messages there.",
+    )

@@ -1,0 +1,93 @@
+"""Cancels messages, and asks whether messages in progress were cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from tablequeue.errors import BadInput
+from tablequeue.model.message import Message
+from tablequeue.model.states import STATES
+from tablequeue.verbs.claim import notify_ended, promote_after
+from tablequeue.verbs.context import Context, Params, whole_ids
+from tablequeue.verbs.inspect import in_batches
+
+Chosen = int | Iterable[int] | Callable[[Message], bool]
+"""The id of a message, several ids, or a predicate of messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """What `cancel` has done. Each id that it was given is in one of the three.
+
+    cancelled   the messages that waited, or were dead letters: they are gone.
+    told        the messages in progress, whose consumers are told to stop.
+    unknown     ids of no message in the queue: it is finished or deleted, or there was none.
+    """
+
+    cancelled: tuple[int, ...] = ()
+    told: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
+
+
+def cancel(context: Context, which: Chosen, now: datetime | None, connection: Any) -> Cancellation:
+    time = context.time(now)
+    account: dict[int, bool] = {}
+    asked: list[int] = []
+    for ids in _batches(context, which):
+        _refuse_in_log(context, ids)
+        params: Params = {"ids": context.engine.dump_ids(ids), "now": time}
+        account |= dict(context.run(context.messages.cancel, params, connection))
+        asked += ids
+    promote_after(context, now, connection, len(account))
+    if account:
+        notify_ended(context, connection)
+    return Cancellation(
+        tuple(sorted(id for id, told in account.items() if not told)),
+        tuple(sorted(id for id, told in account.items() if told)),
+        # What a predicate chose was there; it may have been finished since.
+        tuple(sorted({*asked}.difference(account))),
+    )
+
+
+def told(context: Context, ids: Sequence[int]) -> frozenset[int]:
+    """Return those of the messages in progress that were cancelled. It reads their rows by their ids, and locks none.
+
+    Of a subscription, only messages apart can be cancelled.
+    """
+    if context.table.definition.delivery == "at_most_once" or not ids:
+        return frozenset()
+    return frozenset(context.run(context.messages.told, {"ids": context.engine.dump_ids(ids)}))
+
+
+# -- private -----------------------------------------------------------------------------------------------------------
+
+
+def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
+    """Return the ids, all at once; or those that the predicate chooses, by state, in batches."""
+    if not callable(which):
+        given = [which] if isinstance(which, int) else which
+        if ids := sorted({*whole_ids(given)}):
+            yield ids
+        return
+    # Of a subscription: its messages apart. Each is looked at in the state that it has then.
+    apart = replace(context, reads=context.engine.reads)
+    # Blocked ones first: one that becomes the head of its group, because the head was cancelled, would be passed over.
+    for state in sorted(STATES, key=lambda state: state != "blocked"):
+        for batch in in_batches(apart, state):
+            if ids := [message.id for message in batch if which(message)]:
+                yield ids
+
+
+def _refuse_in_log(context: Context, ids: Sequence[int]) -> None:
+    """Refuse ids of a subscription that are in the log alone: they belong to all subscriptions."""
+    if context.table.definition.kind != "subscription":
+        return
+    for id in ids:
+        if context.run(context.reads.in_log, {"id": id}):
+            raise BadInput(
+                f"Message {id} of {context.table.name!r} is in the log of its topic, and cannot be cancelled.",
+                "Only messages apart can be: those that failed, were released, or lost their lease.",
+            )

@@ -1,0 +1,341 @@
+"""The catalogue: make, find, name, upgrade and drop queues, topics and subscriptions."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+
+from tablequeue.engines import procedures
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.rows import NameRow, QueueRow
+from tablequeue.engines.runner import FILE_REMEDY, Runner
+from tablequeue.errors import BadName, QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
+from tablequeue.model.definition import (
+    Definition,
+    Kind,
+    SubscriptionDefinition,
+    TopicDefinition,
+    definition_from,
+    kind_of,
+)
+from tablequeue.model.names import PART, check_full_name, check_name, subscription_of, table_of, topic_table_of
+from tablequeue.verbs import dead_letters
+from tablequeue.verbs.context import Context
+
+PARTS_HAVE_NAMES = 4
+"""The schema version from which on no queue has the name of a part."""
+PARTS_OF_4 = (
+    "ready scheduled in_progress dead blocked key front finished state turns turn pushed moved left "
+    "packs packed packs_lease ids streams staged parts writers"
+).split()
+"""The parts of that version, tables and whatever else may have the name of a table."""
+
+
+def create(runner: Runner, name: str, definition: Definition) -> Table:
+    """Make the queue, or the topic; or return it, if it is there with the same definition."""
+    return same(made(runner, name, definition), definition)
+
+
+def made(runner: Runner, name: str, definition: Definition) -> Table:
+    """Return what is there under that name, whatever its definition; if nothing is, make it.
+
+    It looks first: a queue that is there needs no right to create, and no lock.
+    """
+    engine = runner.engine
+    check_name(name, definition.kind)
+
+    def create(cursor: object, table: Statements, params: Params) -> Table | QueueRow:
+        engine.catalogue.install(cursor, table, params)
+        row = engine.catalogue.lookup(cursor, table, params)
+        if row is not None:
+            return row
+        if definition.dead_letter_to is not None:
+            dead_letters.check(name, definition, there(engine, cursor, definition.dead_letter_to))
+        # A queue of another name may have the table: it had this name before, or its name has the same hash. And what
+        # was dropped may be open somewhere.
+        taken = {table_in(row) for row in engine.catalogue.names(cursor, table, {})}
+        taken.update(engine.catalogue.dropped(cursor, table, {}))
+        made = engine.table(name, definition, table_of(name, definition.kind, taken))
+        engine.catalogue.create(cursor, made, entry(made))
+        return made
+
+    params: Params = {"name": name, "now": None}
+    found = lookup(runner, name) or runner.run(create, engine.shared, params, creating=True)
+    return _with_target(runner, found if isinstance(found, Table) else entered(engine, name, found))
+
+
+def same(there: Table, definition: Definition) -> Table:
+    """Return the table, if it has this definition; else `QueueDiffers`."""
+    kind = definition.kind
+    if there.definition.kind != kind:
+        raise QueueDiffers(
+            f"{there.name!r} is a {there.definition.kind}.",
+            f"Open it with {there.definition.kind}(), or drop it first.",
+        )
+    if differences := there.definition.differences(definition):
+        raise QueueDiffers(
+            f"The {kind} {there.name!r} is there with another definition ({'; '.join(differences)}).",
+            f"Open it with {kind}(), or drop it first.",
+        )
+    return there
+
+
+def entry(table: Table) -> Params:
+    """Return the parameters that enter a queue, a topic or a subscription in the catalogue."""
+    return {
+        "name": table.name,
+        "definition": table.entry,
+        "schema_version": table.engine.schema_version,
+        "now": None,
+    }
+
+
+def kind_at(runner: Runner, name: str) -> Kind:
+    """Return what the catalogue has under that name: a topic, or a subscription; else a queue, there or not."""
+    row = lookup(runner, name)
+    return "queue" if row is None else kind_of(json.loads(row.entry))
+
+
+def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
+    """Return what the catalogue has under that name; `QueueNotFound` suggests the nearest name.
+
+    As a queue it also finds a subscription, such as `events/mail`.
+    """
+    check_full_name(name, kind)
+    row = lookup(runner, name)
+    if row is None:
+        raise _not_found(runner, name, "subscription" if "/" in name else kind)
+    table = entered(runner.engine, name, row)
+    found = table.definition.kind
+    if (found == "topic") is not (kind == "topic"):
+        remedy = f"Open it with {found}()."
+        if found == "topic":
+            there = [each for each in names(runner, "subscription") if each.startswith(subscription_of(name, ""))]
+            example = there[0] if there else subscription_of(name, "mail")
+            remedy = f"Name a subscription of it, such as {example!r}; or use topic(), or the command `topic`."
+        raise QueueNotFound(f"{name!r} is a {found}, not a {kind}.", remedy)
+    return _with_target(runner, table)
+
+
+def _with_target(runner: Runner, table: Table) -> Table:
+    """Return the table, with that of the queue to which its dead letters move, as the catalogue has it."""
+    name = table.definition.dead_letter_to
+    if name is not None:
+        row = lookup(runner, name)
+        if row is None:
+            raise QueueNotFound(
+                f"There is no queue {name!r}, to which {table.name!r} sends its dead letters.",
+                f"Create it again; or drop the tables and the entry of {table.name!r}.",
+            )
+        table.dead_letters = entered(runner.engine, name, row)
+    return table
+
+
+_CREATE: dict[Kind, str] = {
+    "queue": "create_queue() or `queue create`",
+    "topic": "create_topic() or `topic create`",
+    "subscription": "Topic.subscribe() or `topic subscribe`",
+}
+
+
+def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
+    if path := runner.missing():
+        return QueueNotFound(f"There is no {kind} {name!r}, for there is no database file {path}.", FILE_REMEDY)
+    if not has_schema(runner):
+        return QueueNotFound(
+            f"There is no {kind} {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
+            f"Correct the schema; or create the {kind}, and the schema with it.",
+        )
+    there = {each.casefold(): each for each in names(runner, kind)}
+    near = difflib.get_close_matches(name.casefold(), there, n=1)
+    create = f"Create it first with {_CREATE[kind]}."
+    return QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {there[near[0]]!r}?" if near else create)
+
+
+def names(runner: Runner, *kinds: Kind) -> list[str]:
+    """Return the names of all queues, topics and subscriptions of these kinds, sorted; if none is given, of all."""
+    return [row.name for row in rows(runner) if not kinds or kind_of(json.loads(row.entry)) in kinds]
+
+
+def rows(runner: Runner) -> list[NameRow]:
+    """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
+    return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
+
+
+def table_in(row: NameRow) -> str:
+    """Return the name of the table in an entry of the catalogue. Until version 3 that did not name the table."""
+    table: str = json.loads(row.entry).get("table", f"tq_{row.name}")
+    return table
+
+
+def present(runner: Runner, table: Table) -> Table:
+    """Return what the catalogue has now of a table that may have been renamed."""
+    for row in rows(runner):
+        if table_in(row) == table.table_name:
+            return find(runner, row.name, kind_of(json.loads(row.entry)))
+    raise QueueNotFound(f"There is no {table.definition.kind} {table.name!r}.", "It was dropped meanwhile.")
+
+
+def present_name(engine: Engine, cursor: object, table: Table) -> str | None:
+    """Return the name that the catalogue has for a table, which may have been renamed; None if it was dropped."""
+    there = engine.catalogue.names(cursor, table, {}) if engine.catalogue.has_catalogue(cursor, table, {}) else []
+    return name_in(there, table)
+
+
+def name_in(there: Sequence[NameRow], table: Table) -> str | None:
+    """Return the name that rows of the catalogue have for a table; None if they have none."""
+    return next((row.name for row in there if table_in(row) == table.table_name), None)
+
+
+def has_schema(runner: Runner) -> bool:
+    """Whether the schema of the queues is there, or none was named."""
+    engine = runner.engine
+    return engine.schema is None or runner.run(engine.catalogue.has_schema, engine.shared, {})
+
+
+def drop(context: Context) -> None:
+    def drop(cursor: object, table: Table, params: Params) -> None:
+        context.engine.catalogue.lock(cursor, table, params)
+        there = context.engine.catalogue.names(cursor, table, params)
+        dead_letters.refuse_drop(name_in(there, table), there)
+        drop_within(context.engine, cursor, table)
+
+    context.run(drop, {})
+
+
+def drop_within(engine: Engine, cursor: object, table: Table) -> None:
+    """Drop the tables and procedures of a queue or topic, and what the catalogue has of it, whatever its name is now.
+
+    The caller has the creators' lock.
+    """
+    procedures.drop(engine, cursor, table)
+    # No queue has the name "".
+    engine.catalogue.drop(cursor, table, {"name": present_name(engine, cursor, table) or ""})
+
+
+def rename(runner: Runner, old: str, new: str) -> None:
+    """Give a queue, a topic or a subscription another name in the catalogue. Its tables keep theirs."""
+    engine = runner.engine
+    kind = kind_at(runner, old)
+    find(runner, old, kind)  # refuses what is not there, and tables of another version
+    check_full_name(new, kind)
+    topic = subscription_of(old.partition("/")[0], "") if kind == "subscription" else ""
+    if ("/" in new) is not bool(topic) or not new.startswith(topic):
+        raise BadName(
+            f"{new!r} is no name for the {kind} {old!r}.",
+            f"Write the same topic before the slash: {topic}..." if topic else "Leave the slash out.",
+        )
+
+    def rename(cursor: object, catalogue: Statements, params: Params) -> None:
+        engine.catalogue.lock(cursor, catalogue, params)
+        entries = {row.name: json.loads(row.entry) for row in engine.catalogue.names(cursor, catalogue, {})}
+        if new in entries:
+            raise QueueDiffers(f"There is a {kind_of(entries[new])} {new!r}.", "Choose another name, or drop it first.")
+        if old not in entries:
+            raise QueueNotFound(f"There is no {kind} {old!r}.", "It was renamed or dropped meanwhile.")
+        for name, entry in entries.items():
+            renamed = entry
+            for reference in ("topic", "dead_letter_to"):
+                if entry.get(reference) == old:
+                    renamed = renamed | {reference: new}
+            if renamed is entry and name != old:
+                continue
+            is_part = entry.get("topic") == old
+            now = new if name == old else subscription_of(new, name.partition("/")[2]) if is_part else name
+            definition = json.dumps(renamed, sort_keys=True)
+            engine.catalogue.rename(cursor, catalogue, {"name": name, "new_name": now, "definition": definition})
+
+    runner.run(rename, engine.shared, {})
+
+
+def install_procedures(runner: Runner, name: str) -> list[str]:
+    """Make or replace the stored procedures of a queue, topic or subscription; return the names of those to call."""
+
+    def install(cursor: object, table: Table, params: Params) -> list[str]:
+        return procedures.install(runner.engine, cursor, table)
+
+    return runner.run(install, find(runner, name, kind_at(runner, name)), {})
+
+
+def upgrade(runner: Runner, name: str) -> int:
+    """Bring the tables of a queue to the schema version of the engine; return the version that they had.
+
+    It looks first, as `create` does.
+    """
+
+    engine = runner.engine
+
+    def known(row: QueueRow | None) -> tuple[Table, int]:
+        if row is None:
+            raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
+        return entered(engine, name, row, oldest=1), row.schema_version
+
+    def upgrade(cursor: object, catalogue: Statements, params: Params) -> int:
+        # Under the creators' lock: if several upgrade at once, the first does it, and the others find it done.
+        engine.catalogue.lock(cursor, catalogue, params)
+        there, before = known(engine.catalogue.lookup(cursor, catalogue, params))
+        if before < PARTS_HAVE_NAMES:
+            _refuse_meeting(name, [row.name for row in engine.catalogue.names(cursor, catalogue, {})])
+        for version in range(before + 1, engine.schema_version + 1):
+            engine.catalogue.upgrade(cursor, there, {**params, "schema_version": version})
+        return before
+
+    _, before = known(lookup(runner, name))
+    if before == engine.schema_version:
+        return before
+    params: Params = {"name": name, "names": names(runner), "now": None}
+    return runner.run(upgrade, engine.shared, params)
+
+
+def _refuse_meeting(name: str, there: Sequence[str]) -> None:
+    """Refuse to give the parts of a queue their names, if another queue of that time has such a name: `a__ready`."""
+    meeting = [each for each in there if re.fullmatch(rf"{re.escape(name)}{PART}({'|'.join(PARTS_OF_4)})", each)]
+    if meeting:
+        raise QueueDiffers(
+            f"The queue {meeting[0]!r} has the table name that version {PARTS_HAVE_NAMES} gives to a part of {name!r}.",
+            f"With the tablequeue that made it, have the messages of {meeting[0]!r} consumed, drop it; then upgrade.",
+        )
+
+
+def _installed(runner: Runner) -> bool:
+    engine = runner.engine
+    return not runner.missing() and runner.run(engine.catalogue.has_catalogue, engine.shared, {})
+
+
+def lookup(runner: Runner, name: str) -> QueueRow | None:
+    """Return what the catalogue has of the queue, or None."""
+    engine = runner.engine
+    return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
+
+
+def there(engine: Engine, cursor: object, name: str) -> Table | None:
+    """Return the table of the queue in a transaction; None if the catalogue has none of that name."""
+    row = engine.catalogue.lookup(cursor, engine.shared, {"name": name})
+    return None if row is None else entered(engine, name, row)
+
+
+def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
+    """Return the queue of a row of the catalogue."""
+    version, present = row.schema_version, engine.schema_version
+    if version > present:
+        raise SchemaTooNew(
+            f"The queue {name!r} has schema version {version}; this tablequeue knows versions up to {present}.",
+            "Install a newer tablequeue: pip install --upgrade tablequeue.",
+        )
+    if version < (oldest or present):
+        raise SchemaTooOld(
+            f"The queue {name!r} has schema version {version}; this tablequeue works with version {present}.",
+            "Run `tablequeue upgrade`, or Database.upgrade().",
+        )
+    values = json.loads(row.entry)
+    table_name = table_in(NameRow(name, row.entry))
+    values.pop("table", None)
+    definition = definition_from(values)
+    topic = None
+    if isinstance(definition, SubscriptionDefinition):
+        of = TopicDefinition(payload=definition.payload)
+        topic = engine.table(definition.topic, of, topic_table_of(table_name))
+    return engine.table(name, definition, table_name, topic)

@@ -1,0 +1,180 @@
+"""The queue context: what the code behind every verb works with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, TypeVar
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.reads import Reads
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.model.definition import definition_from
+from tablequeue.model.message import checked_id
+from tablequeue.model.pacing import LARGEST, LONGEST, Duration, in_seconds
+from tablequeue.model.payload import CODECS, Codec
+
+T = TypeVar("T")
+
+# A lease of 100 years from then still ends in a year that Python can write.
+LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
+
+
+# Seconds between two looks of one process at the definition of a queue: an altered one holds within a second.
+LOOK_EVERY = 0.75
+
+
+@dataclass(slots=True)
+class Context:
+    """One queue of one process, for the library's own rooms; `Queue.context` is where they get it.
+
+    Programs use the verbs of `Queue` instead: this may change with any version.
+    """
+
+    runner: Runner
+    table: Table
+    who: str
+    """The name under which this process pushes and pops."""
+    codec: Codec
+    engine: Engine
+    messages: Messages
+    reads: Reads
+    plain: Params | None = None
+    """The parameters of a push without options, after the first one; see push.py."""
+    next_look: float = 0.0
+    """When to look next whether the definition was altered, on this process's monotonic clock."""
+
+    @classmethod
+    def at(cls, runner: Runner, table: Table, who: str) -> Context:
+        assert isinstance(table.engine, Engine), "a class of the engine with its operations"
+        engine = table.engine
+        parts: dict[str, tuple[Messages, Reads]] = {
+            "queue": (engine.messages, engine.reads),
+            "topic": (engine.topics, engine.reads),
+            "subscription": (engine.ranges, engine.range_reads),
+        }
+        return cls(runner, table, who, CODECS[table.definition.payload], engine, *parts[table.definition.kind])
+
+    def in_brief(self) -> Context:
+        """Return a context whose reads have the start of each payload, and no headers, for lists of messages.
+
+        A JSON payload that is cut is `Unreadable`, whose text is what there is of it.
+        """
+        return replace(self, table=self.table.in_brief())
+
+    def run(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any = None) -> T:
+        """Run an operation on the queue: in the transaction of the caller's `connection`, or in one of its own."""
+        return self.runner.run(operation, self.table, params, connection)
+
+    def run_beside(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any) -> T:
+        """Run an operation in a transaction of its own, in a call that acts in that of the caller's `connection`."""
+        return self.runner.run_beside(operation, self.table, params, connection)
+
+    def keep_current(self, connection: Any = None) -> None:
+        """Look whether the definition was altered, at most once in `LOOK_EVERY` seconds.
+
+        The first call only notes the time, because the queue was opened just before. In a call in the transaction of
+        the caller's `connection` it looks beside that. If it cannot look, the definition stays as it is.
+        """
+        now = monotonic()
+        if now >= self.next_look:
+            opened, self.next_look = self.next_look == 0.0, now + LOOK_EVERY
+            if not opened:
+                self._look(connection)
+
+    def become(self, table: Table) -> None:
+        """Work with another table object from now on: that of the queue with another definition, or name."""
+        self.table, self.plain = table, None
+
+    def _look(self, connection: Any) -> None:
+        catalogue, shared = self.engine.catalogue, self.engine.shared
+        try:
+            name = self.table.name
+            row = self.runner.run_beside(catalogue.lookup, shared, {"name": name}, connection)
+            if self._become(name, row and row.entry, connection):
+                return
+            for each in self.runner.run_beside(catalogue.names, shared, {}, connection):
+                if self._become(each.name, each.entry, connection):  # it was renamed
+                    return
+        except (TablequeueError, TypeError):
+            return  # the database cannot be reached, which the call itself reports; or a newer tablequeue wrote it
+
+    def _become(self, name: str, entry: str | None, connection: Any) -> bool:
+        """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""
+        values = json.loads(entry or "{}")
+        if values.pop("table", None) != self.table.table_name:
+            return False
+        definition = definition_from(values)
+        if definition != self.table.definition or name != self.table.name:
+            dead_letters = self._queue_at(definition.dead_letter_to, connection)
+            self.become(self.table.redefined(definition, name, dead_letters))
+        return True
+
+    def _queue_at(self, name: str | None, connection: Any) -> Table | None:
+        """Return the table of the queue to which dead letters move, as the catalogue has it."""
+        lookup = self.engine.catalogue.lookup
+        row = name and self.runner.run_beside(lookup, self.engine.shared, {"name": name}, connection)
+        if not name or not row:
+            return None
+        values = json.loads(row.entry)
+        table_name = values.pop("table")
+        return self.engine.table(name, definition_from(values), table_name)
+
+    def time(self, time: datetime | None, what: str = "now") -> Any:
+        """Return an aware time as the driver wants it; None, for the database's clock, stays None."""
+        if time is None:
+            return None
+        if not isinstance(time, datetime) or time.utcoffset() is None:
+            raise BadInput(
+                f"{what} is {time!r}, which does not say its time zone.",
+                "Give an aware datetime, such as datetime.now(UTC).",
+            )
+        try:
+            utc = time.astimezone(UTC)
+            if what == "now" and utc > LAST_NOW:
+                raise OverflowError
+            return self.engine.dump_time(utc)
+        except OverflowError:
+            last = LAST_NOW.year if what == "now" else 9999
+            raise BadInput(
+                f"{what} is {time!r}, which in UTC is outside the years 1 to {last}.", "Give a time between them."
+            ) from None
+
+
+def seconds(duration: Duration, what: str) -> float:
+    """Return a duration in seconds, if it is from 0 to 100 years; else `BadInput`."""
+    value = in_seconds(duration)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= LONGEST:
+        raise BadInput(f"{what} is {duration!r}.", "Give seconds, from 0 to 100 years, or a timedelta.")
+    return float(value)
+
+
+def positive(duration: Duration, what: str) -> float:
+    """Return a duration in seconds, if it is above 0 and at most 100 years; else `BadInput`."""
+    value = seconds(duration, what)
+    if not value:
+        raise BadInput(f"{what} is {duration!r}.", "Give more than 0 seconds, or a timedelta.")
+    return value
+
+
+def count(number: int, what: str) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= LARGEST:
+        raise BadInput(f"{what} is {number!r}.", f"Give a whole number from 1 to {LARGEST}.")
+    return number
+
+
+def whole_ids(ids: Iterable[int]) -> list[int]:
+    """Return the ids, if a bigint can hold each; else `BadInput`."""
+    if not isinstance(ids, Iterable):
+        raise BadInput(f"{ids!r} is no list of ids.", "Give the ids in a list.")
+    return [checked_id(id) for id in ids]
+
+
+__all__ = ["Context", "Params", "count", "positive", "seconds", "whole_ids"]

@@ -1,0 +1,108 @@
+"""Maintenance: empty queues and histories, and redrive dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.model.message import Message
+from tablequeue.model.pacing import Duration
+from tablequeue.verbs import catalogue, dead_letters
+from tablequeue.verbs.claim import promote_after
+from tablequeue.verbs.context import Context, seconds, whole_ids
+from tablequeue.verbs.inspect import BATCH, in_batches, need_history
+
+Which = Sequence[int] | Callable[[Message], bool] | None
+"""Messages, such as dead letters: by their ids, by a predicate, or all."""
+
+
+def purge(context: Context, states: Sequence[str]) -> int:
+    """Delete every message in `states`, in bounded batches; return how many."""
+    total = 0
+    for state in states:
+        deleted = BATCH
+        while deleted:
+            deleted = context.run(context.messages.purge, {"state": state, "n": BATCH})
+            total += deleted
+    return total
+
+
+def purge_dead(context: Context, which: Which) -> int:
+    """Delete dead letters; return how many."""
+    if which is None:
+        return purge(context, ["dead"])
+
+    def delete(ids: Sequence[int]) -> int:
+        params: Params = {"state": "dead", "ids": context.engine.dump_ids(ids)}
+        return context.run(context.messages.purge_ids, params)
+
+    return _each_dead(context, which, delete)
+
+
+def purge_history(context: Context, older_than: Duration, now: datetime | None) -> int:
+    """Delete what left the queue `older_than` ago or earlier, in bounded batches; return how many."""
+    need_history(context)
+    params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
+    total, deleted = 0, BATCH
+    while deleted:
+        deleted = context.run(context.messages.purge_history, params)
+        total += deleted
+    return total
+
+
+def redrive(context: Context, which: Which, now: datetime | None) -> int:
+    """Make dead letters ready again, with all attempts before them; return how many."""
+    context.time(now)  # raises before anything is changed
+    total = _redrive_elsewhere(context, which, now)
+
+    def revive(ids: Sequence[int]) -> int:
+        return len(context.run(context.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
+
+    here = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
+    promote_after(context, now, messages=here)
+    return total + here
+
+
+def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> int:
+    """Move dead letters back that are in another queue, or that have come from others to this one; return how many."""
+    if context.table.definition.kind != "queue":
+        return 0
+
+    def at(table: Table) -> Context:
+        return Context.at(context.runner, table, context.who)
+
+    def chosen(message: Message, id: int) -> bool:
+        return which is None or (which(message) if callable(which) else id in ids)
+
+    ids = () if which is None or callable(which) else {*whole_ids(which)}
+    total = 0
+    if context.table.dead_letters is not None:
+        target = at(context.table.dead_letters)
+        total = dead_letters.move_back(context, target, lambda message, origin: chosen(message, origin.id))
+        promote_after(context, now, messages=total)
+    there = context.run(context.engine.catalogue.names, {})
+    for name in dead_letters.sources(there, catalogue.name_in(there, context.table)):
+        source = at(catalogue.find(context.runner, name))
+        moved = dead_letters.move_back(source, context, lambda message, origin: chosen(message, message.id))
+        promote_after(source, now, messages=moved)
+        total += moved
+    return total
+
+
+def _redrive_all(context: Context) -> int:
+    total, after = 0, 0
+    while batch := context.run(context.messages.redrive, {"after": after, "n": BATCH}):
+        # By ascending ids: a message that dies again meanwhile is not redriven for ever.
+        total, after = total + len(batch), batch[-1]
+    return total
+
+
+def _each_dead(
+    context: Context, which: Sequence[int] | Callable[[Message], bool], do: Callable[[Sequence[int]], int]
+) -> int:
+    """Call `do` for the dead letters with these ids, or those that the predicate chooses; return how many."""
+    if not callable(which):
+        return do(whole_ids(which))
+    chosen = ([message.id for message in batch if which(message)] for batch in in_batches(context, "dead"))
+    return sum(do(ids) for ids in chosen if ids)
