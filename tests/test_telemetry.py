@@ -173,7 +173,7 @@ def test_without_the_api_there_is_nothing(queue: Queue, place: Place) -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "import tablequeue\n"
-        "from tablequeue import telemetry\n"
+        "from tablequeue.observe import telemetry\n"
         "assert not telemetry.INSTALLED\n"
         "queue = tablequeue.connect(sys.argv[1]).queue('work')\n"
         "queue.push('x')\n"
