@@ -21,8 +21,9 @@ from tablequeue.engines.walks import WHOLE
 from tablequeue.errors import NoResult, QueueNotFound, TablequeueError
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import catalogue
-from tablequeue.verbs.claim import leased, promote
+from tablequeue.verbs.claim import leased
 from tablequeue.verbs.context import Context
+from tablequeue.verbs.sweep import promote
 from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
 

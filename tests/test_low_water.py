@@ -13,7 +13,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.model.definition import Definition
-from tablequeue.verbs.claim import sweep
+from tablequeue.verbs.sweep import sweep
 from tests.servers import KINDS, Kind, Place
 from tests.support import DESIGNS, at, claimed, design_group, ids_of
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tablequeue import Database, errors
-from tablequeue.verbs.claim import promote
+from tablequeue.verbs.sweep import promote
 from tests.servers import KINDS, Kind, Place
 from tests.support import claimed, refuses
 

@@ -27,8 +27,8 @@ from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName
 from tablequeue.model.definition import HISTORIES, PAYLOADS, SubscriptionDefinition, TopicDefinition
 from tablequeue.model.states import STATES
-from tablequeue.verbs.claim import SWEEP_SIZE
 from tablequeue.verbs.inspect import BATCH
+from tablequeue.verbs.sweep import SWEEP_SIZE
 from tests import mssql_rules as rules
 from tests.support import DESIGNS
 from tests.tsql import parse_errors

@@ -8,7 +8,7 @@ import pytest
 
 from tablequeue import Cancellation, Cancelled, Database, Queue
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.verbs import claim, finish
+from tablequeue.verbs import finish, sweep
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
@@ -225,7 +225,7 @@ def test_a_release_promotes_only_when_a_message_ends(db: Database, monkeypatch: 
 
     def promote_after(*args: Any) -> None:
         promotions.append(args)
-        claim.promote_after(*args)
+        sweep.promote_after(*args)
 
     monkeypatch.setattr(finish, "promote_after", promote_after)
     queue = db.create_queue("work", groups=True)

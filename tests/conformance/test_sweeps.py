@@ -13,7 +13,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import LeaseLost, Locked
-from tablequeue.verbs import claim
+from tablequeue.verbs import claim, sweep
 from tests.callers import Caller
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, design_group, ids_of, refuses, with_parts
@@ -186,7 +186,8 @@ def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
 ) -> None:
     """The clock of this test makes every claim and every sweep take ten seconds."""
     clock, sweeps = [1000.0], [0]
-    monkeypatch.setattr(claim, "monotonic", lambda: clock[0])
+    for module in (claim, sweep):
+        monkeypatch.setattr(module, "monotonic", lambda: clock[0])
     engine, original = queue.context.engine, queue.context.engine.messages.sweep
 
     def slow(cursor: Cursor, table: Table, params: Params) -> int:
@@ -198,13 +199,13 @@ def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
     queue.push_many("x" * 10)
     for _ in range(10):
         claimed(queue)
-        clock[0] += claim.SWEEP_EVERY
+        clock[0] += sweep.SWEEP_EVERY
     assert sweeps[0] == 10, "before each of them"
 
 
 @pytest.mark.needs("plain_push")
 def test_more_than_one_sweep_makes_ready_is_swept_at_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim, "SWEEP_SIZE", 2)
+    monkeypatch.setattr(sweep, "SWEEP_SIZE", 2)
     ids = [queue.push("x", delay=1, now=ago(0)) for _ in range(6)]
     seen = []
     for _ in ids:

@@ -14,9 +14,9 @@ from tablequeue.bulk.arrow import ROWS, TIME
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.queue import Queue
 from tablequeue.topic import Topic
-from tablequeue.verbs.claim import promote_after
 from tablequeue.verbs.context import Params
 from tablequeue.verbs.push import LONGEST_KEY, check_text
+from tablequeue.verbs.sweep import promote_after
 
 
 class Staged(NamedTuple):

@@ -22,9 +22,9 @@ from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.model.message import error_text
 from tablequeue.queue import Queue
-from tablequeue.verbs.claim import promote_after, sweep
 from tablequeue.verbs.context import Context, Params, count
 from tablequeue.verbs.push import check_text
+from tablequeue.verbs.sweep import promote_after, sweep
 
 
 @dataclass(frozen=True, slots=True)

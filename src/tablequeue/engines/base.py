@@ -132,7 +132,7 @@ class Table(Statements):
             self.dead_letters = engine.table(definition.dead_letter_to, Definition(payload=definition.payload))
         self.rank = engine.rank(definition.arrangement)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
-        # retention; see verbs/claim.py. Of a topic: the next look at all holes, and the next try to close some.
+        # retention; see verbs/sweep.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
         self.next_purge = 0.0
         self.next_close = 0.0

@@ -10,9 +10,9 @@ from typing import Any
 from tablequeue.errors import BadInput
 from tablequeue.model.message import Message
 from tablequeue.model.states import STATES
-from tablequeue.verbs.claim import notify_ended, promote_after
 from tablequeue.verbs.context import Context, Params, whole_ids
 from tablequeue.verbs.inspect import in_batches
+from tablequeue.verbs.sweep import notify_ended, promote_after
 
 Chosen = int | Iterable[int] | Callable[[Message], bool]
 """The id of a message, several ids, or a predicate of messages."""

@@ -1,4 +1,4 @@
-"""Claims: ready messages come under a lease, and messages that are due or abandoned become ready."""
+"""Claims: ready messages come under a lease. A claim that finds too few messages sweeps the queue."""
 
 from __future__ import annotations
 
@@ -14,18 +14,10 @@ from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
 from tablequeue.verbs.context import Context, Params, count, seconds
+from tablequeue.verbs.sweep import keep_up, sweep
 
 Remove = Callable[[Any, Any, Params], Any]
 
-# Seconds between the end of a sweep and the start of the next one, by the claims of one process on a busy queue. An
-# empty queue is swept at every claim. This bounds how late a claim sees a message that became due, whose lease expired,
-# or that was committed late, so it does not grow with the time of a sweep. docs/performance.md has figures.
-SWEEP_EVERY = 0.75
-# Messages that one sweep makes ready: enough to keep up, few enough to hold no lock for long.
-SWEEP_SIZE = 1000
-# Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
-# every sweep.
-PURGE_EVERY = 60.0
 # Claims of a call that found nothing while a group with limits had room, and the longest random pause before each, in
 # seconds: about the time of a commit.
 TRIES, TRY_AGAIN_AFTER = 5, 0.01
@@ -141,67 +133,6 @@ def check_prefetch(context: Context, prefetch: int) -> None:
         )
 
 
-def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
-    """Make due and abandoned messages ready, or dead if they have no attempts left, and expire others; return how many.
-
-    In a transaction beside that of a caller's `connection`: inside, no other consumer could have the messages until it
-    ends. Only where one writer holds the whole database is it a part of that transaction.
-    """
-    params: Params = {
-        "n": SWEEP_SIZE,
-        "max_attempts": context.table.definition.max_attempts,
-        "now": context.time(now),
-    }
-    run = context.run if context.engine.sweeps_within else context.run_beside
-    moved = run(context.messages.sweep, params, connection)
-    if context.table.definition.expires:
-        expired = run(context.messages.expire, {"n": SWEEP_SIZE, "now": params["now"]}, connection)
-        moved += expired
-        if expired:
-            notify_ended(context, connection)
-    if context.table.definition.grouped and context.engine.promotes:
-        moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
-    return moved
-
-
-def promote(context: Context, now: datetime | None, connection: Any = None) -> int:
-    """Make the next message ready in each group that has no head; return in how many.
-
-    Never in a caller's transaction, where it would keep other consumers waiting. The next claim that finds too little
-    promotes what is pushed or finished there.
-    """
-    if not context.engine.promotes or connection is not None:
-        return 0
-    return context.run(context.messages.promote, _promoting(context, now))
-
-
-def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
-    """Promote the next messages of the groups after a call about so many messages that took effect.
-
-    In all of the groups: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, and
-    their rate fell to a quarter. An error is not raised, for the caller would repeat the call, which took effect: the
-    next claim that finds too little promotes.
-    """
-    if context.table.definition.grouped:
-        try:
-            for _ in range(0, messages, SWEEP_SIZE):
-                promote(context, now, connection)
-        except TablequeueError:
-            return
-
-
-def notify_ended(context: Context, connection: Any) -> None:
-    """Notify those who wait for results after messages ended without one; not in a caller's transaction.
-
-    An error is not raised, for the messages have ended: those who wait look by themselves too.
-    """
-    if context.table.definition.results and connection is None:
-        try:
-            context.run(context.messages.notify_results, {})
-        except TablequeueError:
-            return
-
-
 def _params(context: Context, n: int, token: str | None, now: datetime | None) -> Params:
     return {
         "n": count(n, "n"),
@@ -209,10 +140,6 @@ def _params(context: Context, n: int, token: str | None, now: datetime | None) -
         "consumer": context.who,
         "now": None if now is None else context.time(now),
     }
-
-
-def _promoting(context: Context, now: datetime | None) -> Params:
-    return {"n": SWEEP_SIZE, "now": context.time(now)}
 
 
 def _swept(
@@ -259,29 +186,6 @@ def _removed(context: Context, remove: Remove, params: Params, connection: Any) 
     return context.run(remove, params, connection)
 
 
-def keep_up(context: Context, now: datetime | None, connection: Any = None) -> TablequeueError | None:
-    """Do what a busy queue needs from time to time: sweep, and shorten the history. Return the error, if any."""
-    table = context.table
-    try:
-        # First, so that the claims of other threads do not do it too.
-        table.next_sweep = monotonic() + SWEEP_EVERY
-        moved = sweep(context, now, connection)
-        if table.definition.key_for and connection is None:
-            moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
-        if table.definition.group_rate and connection is None:
-            moved += context.run(context.messages.forget_rates, {"n": SWEEP_SIZE, "now": context.time(now)})
-        if table.definition.concurrency is not None and connection is None:
-            context.run(context.messages.close_slots, {})
-        # Not beside a caller's transaction, which may have locked the database that it would wait for.
-        retention = table.definition.retention
-        if retention is not None and connection is None and monotonic() >= table.next_purge:
-            _purge_history(context, retention, now)
-    except TablequeueError as refusal:
-        return refusal
-    table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
-    return None
-
-
 def topped_up(
     context: Context,
     remove: Remove,
@@ -307,9 +211,3 @@ def topped_up(
         raise
     rank: Any = context.table.rank  # or None: as tuples, by id
     return sorted([*rows, *more], key=rank)
-
-
-def _purge_history(context: Context, retention: float, now: datetime | None) -> None:
-    params: Params = {"age": retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.run(context.messages.purge_history, params)
-    context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -11,9 +11,10 @@ from tablequeue.engines.texts import Row
 from tablequeue.model.message import Claim, checked_token
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
-from tablequeue.verbs.claim import SameGroup, check_same_group, claimed, keep_up, leased, topped_up
+from tablequeue.verbs.claim import SameGroup, check_same_group, claimed, leased, topped_up
 from tablequeue.verbs.context import Context, Params
 from tablequeue.verbs.finish import complete, not_held
+from tablequeue.verbs.sweep import keep_up
 
 
 def complete_and_claim(

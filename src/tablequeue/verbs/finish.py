@@ -14,9 +14,9 @@ from tablequeue.model.message import Claim, checked_claims, checked_token, error
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import FailedState
 from tablequeue.observe.counters import counters
-from tablequeue.verbs.claim import promote_after
 from tablequeue.verbs.context import Context, Params, seconds
 from tablequeue.verbs.results import completing, dump
+from tablequeue.verbs.sweep import promote_after
 
 C = TypeVar("C", bound=Collection[int])
 

@@ -9,9 +9,9 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.model.message import Message
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs import catalogue, dead_letters
-from tablequeue.verbs.claim import promote_after
 from tablequeue.verbs.context import Context, seconds, whole_ids
 from tablequeue.verbs.inspect import BATCH, in_batches, need_history
+from tablequeue.verbs.sweep import promote_after
 
 Which = Sequence[int] | Callable[[Message], bool] | None
 """Messages, such as dead letters: by their ids, by a predicate, or all."""

@@ -30,9 +30,9 @@ from tablequeue.errors import BadInput, BadPayload, Conflict, DuplicateKey, Tabl
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import MOVING
 from tablequeue.verbs import control, inspect, keys, push
-from tablequeue.verbs.claim import promote_after
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.inspect import BATCH
+from tablequeue.verbs.sweep import promote_after
 
 # Seconds between two looks of a move that follows its source, and found nothing.
 PAUSE = 0.5

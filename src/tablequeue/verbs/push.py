@@ -17,8 +17,8 @@ from tablequeue.model.payload import dump_headers
 from tablequeue.observe import telemetry
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import keys
-from tablequeue.verbs.claim import promote_after
 from tablequeue.verbs.context import Context, Params, positive, seconds
+from tablequeue.verbs.sweep import promote_after
 
 OnConflict = Literal["raise", "skip", "return", "renew"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)

@@ -14,8 +14,8 @@ from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
 from tablequeue.model.message import ID, PAYLOAD, stored_errors, with_error
-from tablequeue.verbs.claim import promote_after
 from tablequeue.verbs.context import Context
+from tablequeue.verbs.sweep import promote_after
 
 
 def readable(
