@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tablequeue.errors import ConnectionLost, Locked
+from tests.stress import topics
 from tests.stress.ledger import CANCELLED, DONE, PENDING, REFUSED, UNKNOWN, Got, Ledger, New, Op, read
 from tests.stress.mix import KINDS, QUEUES, Mix, drawn
 from tests.stress.run import judge
@@ -620,6 +621,89 @@ def test_a_group_that_waits_for_a_retry_is_not_late() -> None:
     book.finish("complete", 6.5, book.pop(6.2, "m2"))
     book.row("m1", "m2")
     assert book.kinds() == set()
+
+
+# -- topics --------------------------------------------------------------------------------------------------------
+
+
+def of_topics(book: Book, rest: int = 0) -> set[str]:
+    return {violation.kind for violation in topics.judge(book.ops, True, rest)}
+
+
+@pytest.fixture
+def mail() -> Book:
+    """Two messages: one that is completed, and one whose first lease expires."""
+    book = Book("mail")
+    book.push(1, "m1", "m2", queue="")
+    book.finish("complete", 2, book.pop(1.5, "m1"))
+    book.pop(1.6, "m2", who="dead")
+    book.finish("complete", 5, book.pop(4.8, "m2"))
+    for uid in ("m1", "m2"):
+        book.finish("complete", 6, book.pop(5.8, uid, queue="turns"), queue="turns")
+    assert of_topics(book) == set()
+    return book
+
+
+def test_a_lease_of_a_topic(mail: Book) -> None:
+    mail.pop(1.8, "m2", who="thief")
+    assert of_topics(mail) == {"two"}
+
+
+def test_a_lease_that_a_forced_seek_has_ended(mail: Book) -> None:
+    mail.op("seek", 1.7, whom="beginning", by="force")
+    for uid in ("m1", "m2"):
+        mail.finish("complete", 2.6, mail.pop(2.2, uid), uid)
+    assert of_topics(mail) == set()
+
+
+@pytest.mark.parametrize("by", ["", "force"])
+def test_a_lease_that_is_lost_too_early(mail: Book, by: str) -> None:
+    mail.finish("fail", 2, mail.pop(1.8, "m2"), outcome=REFUSED, error="LeaseLost", lost=(2,))
+    mail.ops[3] = replace(mail.ops[3], end=INF, outcome=PENDING)
+    mail.op("seek", 1.7, 1.9, whom="end", by=by)
+    assert of_topics(mail) == (set() if by else {"early"})
+
+
+def test_what_a_seek_asks_for(mail: Book) -> None:
+    mail.op("seek", 7, whom="beginning")
+    assert of_topics(mail) == {"missing"}
+    mail.ops[-1] = replace(mail.ops[-1], outcome=UNKNOWN)
+    assert of_topics(mail) == set(), "nobody knows"
+
+
+def test_what_is_left(mail: Book) -> None:
+    assert of_topics(mail, rest=1) == {"missing"}
+    mail.push(7, "m3", queue="")
+    assert of_topics(mail) == {"missing"}
+
+
+def test_limits() -> None:
+    book = Book("limited")
+    for number in range(topics.CONCURRENCY + 1):
+        book.pop(1 + number / 10, f"m{number}", end=1.01 + number / 10)
+    assert of_topics(book) == {"many"}
+    book = Book("limited")
+    book.pop(1, *(f"m{number}" for number in range(20)))
+    assert of_topics(book) == {"quick"}
+
+
+def test_a_handle_of_another_topic(book: Book) -> None:
+    book.op("pop", 1, queue="other", text="one one")
+    assert of_topics(book) == set()
+    book.op("pop", 1, queue="other", text="one two")
+    assert of_topics(book) == {"foreign"}
+
+
+def test_a_call_that_waits_for_another_client(mail: Book) -> None:
+    mail.pop(10, end=23)
+    assert of_topics(mail) == {"blocked"}
+    mail.op("stop", 11, 20, who="run", whom="ada")
+    assert of_topics(mail) == set()
+
+
+def test_an_error_of_a_topic(mail: Book) -> None:
+    mail.pop(10, error="sqlite3.OperationalError", outcome=UNKNOWN)
+    assert of_topics(mail) == {"error"}
 
 
 # -- the ledger itself ---------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
     python -m tests.stress --minutes 10 --engine sqlite|postgresql|mariadb [--seed N]
 
-A run is a series of rounds of some seconds each. A seed draws the mix of a round: its queues, its kinds of action, its
-clients. Clients push, pop and finish messages, in threads and in asyncio tasks, inside and outside of their own
-transactions. They fork, and their tasks are cancelled. Some of them are killed or stopped in the middle, and so is the
-server. Steady consumers, which are never killed, empty the queues all the time. At the end of a round every message
-must be finished or a dead letter.
+A run is a series of rounds of some seconds each, of queues or of topics (`--kind`). A seed draws the mix of a round:
+its queues, its kinds of action, its clients. Clients push, pop and finish messages, in threads and in asyncio tasks,
+inside and outside of their own transactions. They fork, and their tasks are cancelled. Some of them are killed, stopped
+anywhere, or stopped between two statements of a call. The server closes connections that are idle, and is killed too.
+Steady consumers, which are never killed, empty the queues all the time. At the end of a round every message must be
+finished or a dead letter. The module of the topics says what is different in their rounds.
 
 Each process writes a ledger, with a line before each operation and one after it. From the ledgers, and from the tables
 at the end, the checks decide whether every promise was kept:
@@ -38,5 +39,5 @@ may take some rounds to find a failure again.
 | story | the ledgers combined by message: certain and possible effects |
 | checks, attempts, order, lateness | the conditions that every story must meet |
 | history | a failure, as short as it can be found |
-| topics | a command of its own: topics with seeks and trims, dropped, created anew and renamed |
+| topics | a round of topics: seeks and trims, topics that are dropped, created anew and renamed, a queue with limits |
 """

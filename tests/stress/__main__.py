@@ -18,6 +18,7 @@ from time import monotonic
 if "TABLEQUEUE_TEST_MARIADB_URL" not in os.environ:
     os.environ["SSL_CERT_FILE"] = os.devnull
 
+from tests.stress import topics
 from tests.stress.ground import DAMAGES, Ground, ground
 from tests.stress.history import history, shrunk
 from tests.stress.lateness import LATE
@@ -36,6 +37,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--engine", choices=sorted(DAMAGES), default="sqlite")
     parser.add_argument(
         "--url", help="of a server that is there, which is not killed then; else one is made for the run"
+    )
+    parser.add_argument(
+        "--kind", type=listed(ROUNDS), default=list(ROUNDS), help="of rounds: queues,topics; the seed decides"
     )
     parser.add_argument("--minutes", type=float, default=10, help="rounds begin until then; each has a seed of its own")
     parser.add_argument("--rounds", type=int, help="at the most so many rounds")
@@ -65,6 +69,9 @@ def listed(known: Mapping[str, object]) -> Callable[[str], list[str]]:
     return names
 
 
+ROUNDS = {"queues": "any verbs of queues", "topics": "topics, seeks, drops, renames and limits"}
+
+
 @dataclass
 class Stress:
     """All rounds of a run, with the violations."""
@@ -73,21 +80,25 @@ class Stress:
     ground: Ground
     folder: Path
     found: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
     rounds: int = 0
 
     def mix(self, seed: int) -> Mix:
         options = self.options
         # Kinds of action that need a server, and those that need one that can be killed.
-        impossible = ["slow"] * (not self.ground.url) + ["server"] * (not self.ground.server)
+        impossible = ["slow", "idle"] * (not self.ground.url) + ["server"] * (not self.ground.server)
         kinds = [kind for kind in options.only if kind not in (*options.without, *impossible)]
         chosen = len(options.only) < len(KINDS) or len(options.queues) < len(QUEUES)
+        if random.Random(seed).choice(options.kind) == "topics":
+            return topics.drawn(seed, kinds, options.seconds, chosen)
         return drawn(seed, kinds, options.queues, options.seconds, all_of=chosen)
 
     def play(self, mix: Mix) -> Result:
         self.rounds += 1
         folder = self.folder / f"round-{self.rounds}-seed-{mix.seed}"
         folder.mkdir()
-        round = Round(self.ground, mix, folder, self.options.mutant, self.options.late)
+        kind = Round if mix.queues else topics.TopicRound
+        round = kind(self.ground, mix, folder, self.options.mutant, self.options.late)
         last = [0.0]
 
         def tell(line: str) -> None:
@@ -96,6 +107,7 @@ class Stress:
                 print(f"\r  {line}\x1b[K", end="", flush=True)
 
         result = round.play(tell)
+        self.totals.update(result.counts)
         (folder / "mix.json").write_text(mix.dumps())
         print("\r" * sys.stdout.isatty() + "  " + ", ".join(f"{count} {what}" for what, count in result.counts.items()))
         if not result.violations:
@@ -118,13 +130,14 @@ class Stress:
                     self._shrink(result)
                     return 1
                 self._show(result)
+        print("in all " + ", ".join(f"{count} {what}" for what, count in self.totals.items()))
         print(f"{self.rounds} rounds, seeds {options.seed} to {seed - 1}: {dict(self.found) or 'nothing found'}")
         return 1 if self.found else 0
 
     def _shrink(self, result: Result) -> None:
         self._show(result)
         until = monotonic() + self.options.shrink * 60
-        if self.options.shrink:
+        if self.options.shrink and result.story:
             print(f"\nlooking for a shorter failure, for {self.options.shrink:g} minutes at the most")
             smallest = shrunk(result, self.play, lambda: monotonic() < until)
             if smallest is not result:
@@ -138,11 +151,13 @@ class Stress:
             mine = [violation for violation in result.violations if violation.kind == kind]
             for violation in mine[:number]:
                 print(f"\n  {violation}")
-            print("\n".join(f"    {line}" for line in history(result.story, mine[0])))
+            if result.story:
+                print("\n".join(f"    {line}" for line in history(result.story, mine[0])))
         queues, kinds_of_action = ",".join(result.mix.queues), ",".join(result.mix.kinds)
+        rounds = f"queues --queues {queues}" if queues else "topics"
         print(
             f"\n  again: python -m tests.stress --engine {self.options.engine} --seed {result.mix.seed} --rounds 1"
-            f" --seconds {result.mix.seconds:g} --queues {queues} --only {kinds_of_action}"
+            f" --seconds {result.mix.seconds:g} --kind {rounds} --only {kinds_of_action}"
             + (f' --mutant "{self.options.mutant}"' if self.options.mutant else "")
             + f"\n  ledgers: {result.folder}",
             flush=True,

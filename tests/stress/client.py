@@ -21,6 +21,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, NewMessage, Queue, TablequeueError
+from tablequeue.engines import engine_class
+from tests.crashes import Steps, stepping
 from tests.servers import Place
 from tests.stress.board import END, RUN, Board
 from tests.stress.ledger import Ledger, New, Note, payload_of
@@ -44,14 +46,17 @@ class Setting:
     def board(self) -> Board:
         return Board(Path(self.folder) / "board", self.mix.queues)
 
-    def open(self, name: str) -> Database:
+    def open(self, name: str, steps: Steps | None = None) -> Database:
+        """Return a Database; with `steps`, its cursors have these."""
         place = Place(self.url, self.schema)
-        if self.mutant is None:
+        if self.mutant is None and steps is None:
             return place.open(name)
-        from tests.test_mutants import MUTANTS
+        engine = engine_class(sa.make_url(self.url).get_backend_name())
+        if self.mutant:
+            from tests.test_mutants import MUTANTS
 
-        engine = sa.make_url(self.url).get_backend_name()
-        return place.open_with(MUTANTS[self.mutant][0](_engine_class(engine)), name)
+            engine = MUTANTS[self.mutant][0](engine)
+        return place.open_with(stepping(engine, steps) if steps else engine, name)
 
     def dumps(self) -> str:
         return json.dumps(asdict(self))
@@ -62,10 +67,28 @@ class Setting:
         return Setting(**words | {"mix": Mix.loads(json.dumps(words["mix"]))})
 
 
-def _engine_class(name: str) -> Any:
-    from tablequeue.engines import engine_class
+class Suspension:
+    """Suspends this process between two statements of a call, soon after SIGUSR2.
 
-    return engine_class(name)
+    Its ledger notes how long. The run continues it.
+    """
+
+    def __init__(self, ledger: Ledger, board: Board) -> None:
+        self.steps = Steps(self._reached)
+        self.steps.armed = True
+        self._ledger, self._board, self._pid = ledger, board, os.getpid()
+        self._left = 0
+        signal.signal(signal.SIGUSR2, self._ask)
+
+    def _ask(self, *_: object) -> None:
+        self._left = random.randint(1, 20)
+
+    def _reached(self, number: int, words: str) -> None:
+        if self._left:
+            self._left -= 1
+            if self._left == 0 and self._board.phase == RUN and self._pid == os.getpid():
+                with self._ledger.op("stop", whom=self._ledger.who, text=words):
+                    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 @dataclass(frozen=True)
@@ -93,7 +116,7 @@ class Client:
         self.board = setting.board()
         self.ledger = Ledger(Path(setting.folder), who)
         self.ledger.end(self.ledger.begin("born", whom=str(os.getpid()), text=since_when(os.getpid())))
-        _dump_stacks_when_asked(Path(setting.folder) / f"{who}.stacks")
+        dump_stacks_when_asked(Path(setting.folder) / f"{who}.stacks")
         self.database: Any = database
         self._engine = engine
         self._queues: dict[str, Queue] = {}
@@ -108,7 +131,8 @@ class Client:
         """Open the database and its queues, however long the server is down."""
         while self.database is None:
             with self._patiently():
-                self.database = self.setting.open(self.who)
+                steps = Suspension(self.ledger, self.board).steps if "step" in self.mix.kinds else None
+                self.database = self.setting.open(self.who, steps)
         for name in self.mix.queues:
             self.queue(name)
 
@@ -301,7 +325,7 @@ def backoff(attempts: int) -> tuple[float, float]:
     return longest * 0.9, longest
 
 
-def _dump_stacks_when_asked(path: Path) -> None:
+def dump_stacks_when_asked(path: Path) -> None:
     """Print the stacks of all threads on SIGUSR1, for clients that hang."""
     faulthandler.register(signal.SIGUSR1, file=path.open("a"), all_threads=True)
 

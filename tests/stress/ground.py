@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,12 +37,33 @@ class Ground:
         finally:
             engine.dispose()
 
+    def close_idle(self, url: str, chance: random.Random) -> None:
+        """Let the server close some of the connections that are idle, and not in a transaction."""
+        engine = sa.create_engine(url)
+        try:
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                for number in connection.exec_driver_sql(IDLE[self.kind.name]).scalars().all():
+                    if chance.random() < 0.3:
+                        connection.exec_driver_sql(CLOSE[self.kind.name].format(number))
+        except sa.exc.DBAPIError:  # it has ended by itself, or the server is down
+            pass
+        finally:
+            engine.dispose()
+
     def clean(self, url: str, schema: str | None) -> None:
         if schema and self.kind.drop_schema:
             engine = sa.create_engine(url)
             with engine.begin() as connection:
                 connection.exec_driver_sql(self.kind.drop_schema.format(schema))
             engine.dispose()
+
+
+IDLE = {
+    "postgresql": "select pid from pg_stat_activity where state = 'idle' and pid <> pg_backend_pid()",
+    "mariadb": "select id from information_schema.processlist where command = 'Sleep' and id <> connection_id() "
+    "and id not in (select trx_mysql_thread_id from information_schema.innodb_trx)",
+}
+CLOSE = {"postgresql": "select pg_terminate_backend({})", "mariadb": "kill {}"}
 
 
 @contextmanager
@@ -55,6 +77,7 @@ def ground(engine: str, url: str | None = None) -> Iterator[Ground]:
     if server is None:
         raise LookupError(f"no server of {engine} is installed")
     with server as running:
+        sa.create_engine(running.url)  # its driver is imported once, and not by every client
         yield Ground(kind, running.url, running)
 
 

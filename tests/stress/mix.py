@@ -47,9 +47,13 @@ KINDS: dict[str, str] = {
     "fork": "forks of processes that have used the database",
     "kill": "SIGKILL of clients",
     "stop": "SIGSTOP and SIGCONT of clients",
+    "step": "SIGSTOP of clients between two statements of a call",
+    "idle": "connections that the server closes while they are idle",
     "server": "kills and restarts of the server",
     "slow": "a long way to the server: a round trip takes 10 to 200 ms",
 }
+# Those in a round of topics too (topics.py).
+BEFALLING = ("kill", "stop", "step", "idle", "server")
 
 
 def definition(queue: str) -> dict[str, Any]:
@@ -111,7 +115,7 @@ class Mix:
     def __str__(self) -> str:
         return (
             f"seed {self.seed}, {self.seconds:.0f} s, {self.clients} clients, "
-            f"queues {','.join(self.queues)}, kinds {','.join(self.kinds) or 'none'}"
+            f"{'queues ' + ','.join(self.queues) if self.queues else 'topics'}, kinds {','.join(self.kinds) or 'none'}"
         )
 
 

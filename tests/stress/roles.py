@@ -168,6 +168,19 @@ def prepare(setting: Setting) -> None:
         database.create_queue(queue, **definition(queue))
 
 
+class Patience:
+    """Is over after some seconds. If the machine stood still between two looks, that time counts little."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._last = seconds, monotonic()
+
+    def is_over(self) -> bool:
+        now = monotonic()
+        self._left -= min(now - self._last, STALL)
+        self._last = now
+        return self._left < 0
+
+
 def watch(setting: Setting) -> None:
     """Report which queues have enough messages. When the round winds down, end as soon as only dead letters are
     left."""
@@ -175,7 +188,7 @@ def watch(setting: Setting) -> None:
     enough = ENOUGH_BEHIND if "backlog" in setting.mix.kinds else ENOUGH
     ledger = Ledger(Path(setting.folder), "watch")
     database: Any = None
-    least, since = 1 << 60, monotonic()
+    least, patience = 1 << 60, Patience(PATIENCE)
     while board.phase < END:
         try:
             with ledger.op("look") as note:
@@ -186,15 +199,15 @@ def watch(setting: Setting) -> None:
                     database.close()
         except TablequeueError:
             sleep(0.2)
-            if board.quiet and monotonic() - since > PATIENCE:
+            if board.quiet and patience.is_over():
                 return
             continue
         for queue, count in counts.items():
             board.set_full(queue, count > (ENOUGH_IN_ORDER if ordered(queue) else enough))
         total = sum(counts.values())
         if not board.quiet or total < least:
-            least, since = total, monotonic()
-        if board.quiet and (total == 0 or monotonic() - since > PATIENCE):
+            least, patience = total, Patience(PATIENCE)
+        if board.quiet and (total == 0 or patience.is_over()):
             return
         sleep(0.3 if board.phase == 0 else 0.1)
 

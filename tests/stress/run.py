@@ -22,11 +22,14 @@ from tests.stress.board import DRAIN, END
 from tests.stress.client import Setting, die_with_the_parent, since_when
 from tests.stress.ground import Ground
 from tests.stress.ledger import Ledger, Op, read
-from tests.stress.mix import Mix, defined
+from tests.stress.mix import BEFALLING, Mix, defined
 from tests.stress.proxy import by_way_of, forward
 from tests.stress.story import Row, Story
 from tests.stress.violation import Violation
 
+SELF = "self"
+# Seconds that a client stays stopped.
+STOPS = (0.05, 0.05, 0.3, 0.3, 1.0, 1.0, 3.0, 3.0, 15.0)
 # Seconds within which clients must end when they are told to.
 WIND_DOWN = 40.0
 # The minimum size of the ledgers in bytes for a verdict, and seconds after which a smaller one is accepted.
@@ -37,7 +40,8 @@ ENOUGH, LONGEST = 40_000, 60.0
 class Result:
     mix: Mix
     folder: Path
-    story: Story
+    story: Story | None
+    """None of a round of topics, which has no rows and no history."""
     violations: list[Violation]
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -48,13 +52,15 @@ class Process:
     who: str
     pid: int
     born: float
+    spared: bool = False
+    """Whether it is neither killed nor stopped."""
     stopped: str = ""
-    """The name of the operation that stopped the client, while it is stopped."""
+    """The name of the operation that stopped the client, while it is stopped; SELF if it has stopped itself."""
     until: float = 0
 
 
 class Round:
-    """Plays a mix on a ground, in a folder of its own."""
+    """Plays a mix on a ground, in a folder of its own. TopicRound is another one (topics.py)."""
 
     def __init__(self, ground: Ground, mix: Mix, folder: Path, mutant: str | None = None, late: float = 2.0) -> None:
         url, schema = ground.place(folder)
@@ -69,14 +75,14 @@ class Round:
         self._running: list[Process] = []
         self._steady: list[Process] = []
         self._number = 0
-        self.befell: dict[str, int] = {"kill": 0, "stop": 0, "server": 0}
+        self.befell = dict.fromkeys(BEFALLING, 0)
 
     def play(self, tell: Callable[[str], None] = lambda line: None) -> Result:
         try:
-            self._await(fork(lambda: roles.prepare(self.setting)), "the queues could not be made")
+            self._await(fork(self._prepare), "the queues could not be made")
             others = [fork(self._forward)] if self.port else []
             heart = fork(lambda: roles.heart(self.setting))
-            watch = fork(lambda: roles.watch(self.setting))
+            watch = fork(self._watch)
             self._start_all()
             self._befall(tell)
             self._wind_down()
@@ -93,6 +99,15 @@ class Round:
 
     def _forward(self) -> None:
         forward(self.setting.url, self.port, self.mix.way, lambda: self.board.phase == END)
+
+    def _prepare(self) -> None:
+        roles.prepare(self.setting)
+
+    def _watch(self) -> None:
+        roles.watch(self.setting)
+
+    def _begin(self, role: str, who: str, seed: str) -> None:
+        roles.start_client(role, self.theirs, who, seed)
 
     def _conclude(self) -> None:
         roles.conclude(self.setting, lambda: self.ground.damages(self.setting.url, self.setting.schema))
@@ -119,17 +134,19 @@ class Round:
                 self._running.append(self._start(role))
         self._running += [self._start("mixed") for _ in range(self.mix.clients)]
 
-    def _start(self, role: str, who: str | None = None) -> Process:
+    def _start(self, role: str, who: str | None = None, spared: bool = False) -> Process:
         self._number += 1
         who = who or f"c{self._number}"
         seed = f"{self.mix.seed} {who} {role}"
-        pid = fork(lambda: roles.start_client(role, self.theirs, who, seed))
-        return Process(role, who, pid, monotonic())
+        pid = fork(lambda: self._begin(role, who, seed))
+        return Process(role, who, pid, monotonic(), spared)
 
     def _end(self, processes: list[Process]) -> None:
         """Wait until the processes have ended. Those that do not end print their stacks and are killed."""
         deadline = monotonic() + WIND_DOWN
         while processes and monotonic() < deadline:
+            for process in processes:  # one may have stopped itself in its last moment
+                os.kill(process.pid, signal.SIGCONT)
             processes[:] = [process for process in processes if os.waitpid(process.pid, os.WNOHANG) == (0, 0)]
             sleep(0.02)
         for process in processes:
@@ -144,7 +161,7 @@ class Round:
         with self.ledger.op("kill", whom=process.who):
             os.kill(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
-        if process.stopped:
+        if process.stopped not in ("", SELF):
             self.ledger.end(process.stopped)
 
     def _wind_down(self) -> None:
@@ -183,16 +200,16 @@ class Round:
     # -- what befalls them -----------------------------------------------------------------------------------------
 
     def _befall(self, tell: Callable[[str], None]) -> None:
-        """Kill and stop clients, and bring down the server, until the time is over."""
+        """Kill and stop clients, close connections, and bring down the server, until the time is over."""
         begun = monotonic()  # extended by the time for which the server was down
-        events = [kind for kind in ("kill", "stop", "server") if kind in self.mix.kinds]
+        events = [kind for kind in BEFALLING if kind in self.mix.kinds]
         following = begun + 1
         servers = 0
         while (now := monotonic()) < begun + self.mix.seconds or not (self._acted() or now > begun + LONGEST):
             for process in self._running:
                 if process.stopped and now > process.until:
                     self._continue(process)
-            self._replace_the_dead()
+            self._look_after_clients()
             if events and now > following:
                 following = now + self.chance.choice([0.1, 0.5, 1.0, 2.0, 3.0])
                 event = self.chance.choice(events)
@@ -213,7 +230,7 @@ class Round:
     def _victim(self) -> Process | None:
         """Choose a client, mostly one that has begun to act."""
         old = self.chance.choice([0, 2, 2, 2, 2, 4])
-        acting = [process for process in self._running if process.born + old < monotonic()]
+        acting = [each for each in self._running if each.born + old < monotonic() and not each.spared]
         return self.chance.choice(acting) if acting else None
 
     def _kill_one(self) -> None:
@@ -226,12 +243,21 @@ class Round:
         process = self._victim()
         if process and not process.stopped:
             process.stopped = self.ledger.begin("stop", whom=process.who)
-            process.until = monotonic() + self.chance.choice([0.05, 0.05, 0.3, 0.3, 1.0, 1.0, 3.0, 3.0, 15.0])
+            process.until = monotonic() + self.chance.choice(STOPS)
             os.kill(process.pid, signal.SIGSTOP)
+
+    def _step_one(self) -> None:
+        """Ask a client to stop itself between two statements."""
+        if process := self._victim():
+            os.kill(process.pid, signal.SIGUSR2)
+
+    def _idle_one(self) -> None:
+        os.waitpid(fork(lambda: self.ground.close_idle(self.setting.url, self.chance)), 0)
 
     def _continue(self, process: Process) -> None:
         os.kill(process.pid, signal.SIGCONT)
-        self.ledger.end(process.stopped)
+        if process.stopped != SELF:
+            self.ledger.end(process.stopped)
         process.stopped = ""
 
     def _server_one(self) -> None:
@@ -241,11 +267,14 @@ class Round:
             sleep(self.chance.choice([0, 0.2, 1.0]))
             self.ground.server.start()
 
-    def _replace_the_dead(self) -> None:
-        """Start a new client for each dead one. A client that ends without being told to has crashed."""
+    def _look_after_clients(self) -> None:
+        """Note who has stopped itself. A client that ends without being told to has crashed."""
         for process in list(self._running):
-            pid, status = os.waitpid(process.pid, os.WNOHANG)
-            if pid:
+            pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)
+            if pid and os.WIFSTOPPED(status):
+                if not process.stopped:
+                    process.stopped, process.until = SELF, monotonic() + self.chance.choice(STOPS)
+            elif pid:
                 self.ledger.end(self.ledger.begin("crashed", text=f"{process.who} ended with status {status}"))
                 self._running.remove(process)
 
@@ -310,6 +339,7 @@ def fork(act: Callable[[], None]) -> int:
     try:
         die_with_the_parent()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until a client has a use for it
         logging.disable()  # broken connections would log much
         act()
         status = 0

@@ -176,7 +176,7 @@ class Story:
         self.stops: dict[str, list[Window]] = defaultdict(list)
         for op in ops:
             if op.verb == "stop":
-                self.stops[op.whom].append(Window(op.begin, op.end))
+                self.stops[op.whom].append(Window(op.begin, min(op.end, self.deaths.get(op.whom, inf))))
         self._kills: dict[str, list[Op]] = defaultdict(list)
         self._inside: dict[str, list[Op]] = defaultdict(list)
         self._by_client: dict[str, list[Op]] = defaultdict(list)

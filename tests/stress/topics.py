@@ -1,41 +1,43 @@
-"""Stress topics: `python -m tests.stress.topics --engine postgresql --seconds 30 --seed 1`.
+"""A round of topics, beside the rounds of queues.
 
-Producers and consumers of a plain and an ordered subscription, which are killed and stopped; seeks, forced ones too,
-and trims beside them; another topic that is dropped, created anew with other options, and renamed; and a queue with
-limits. Every call is in a ledger outside the database, and at the end the ledgers are compared with what was promised:
+Producers and consumers of a plain and an ordered subscription; seeks, forced ones too, and trims beside them; another
+topic that is dropped, created anew with other options, and renamed; and a queue with limits. What befalls their
+clients is drawn as in a round of queues. Every call is in a ledger, and at the end the ledgers are compared with what
+was promised:
 
 - `two`: two consumers held a message at once;
 - `early`: a lease was lost before its time, and no forced seek had ended it;
 - `missing`: a message did not come, or what a consumer had and did not complete did not come again;
 - `quick`, `many`: of a queue with limits more was claimed in some time, or in progress at once;
 - `foreign`: a handle got messages of a topic that was created after the one that it was opened for;
+- `blocked`: a call waited for long for a client that was away;
 - `error`: a call failed otherwise than the library says.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
-import shutil
-import signal
-import sys
-import tempfile
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 from tablequeue import Database, Rate, TablequeueError
-from tests.servers import Place
-from tests.stress.board import DRAIN, END, RUN, Board
-from tests.stress.ground import DAMAGES, ground
-from tests.stress.ledger import DONE, Got, Ledger, Op, read
-from tests.stress.run import fork
+from tablequeue.errors import ConnectionLost, QueueNotFound, Unreachable
+from tablequeue.topic import Subscription, Topic
+from tests.stress.board import DRAIN, RUN
+from tests.stress.checks import ANSWER
+from tests.stress.client import Setting, Suspension, dump_stacks_when_asked
+from tests.stress.ledger import DONE, REFUSED, Got, Ledger, Op, read
+from tests.stress.mix import BEFALLING, Mix
+from tests.stress.roles import Patience
+from tests.stress.run import Result, Round
+from tests.stress.story import GRACE, Story
 from tests.stress.violation import Violation
 
 SUBSCRIPTIONS = ("mail", "turns")
@@ -49,38 +51,58 @@ RATE = Rate(40, burst=5)
 CONCURRENCY = 4
 # Seconds in which the drain must empty the subscriptions.
 PATIENCE = 40.0
-# What a call may say when others change the same things.
+# What a call may say when others change the same things; and when the server closes connections, or is killed.
 EXPECTED = ("LeaseLost", "SeekRefused", "Locked", "Conflict", "QueueNotFound", "QueueDiffers", "")
+BROKEN = ("ConnectionLost", "Unreachable")
+FAULTS = ("damaged", "crashed", "hung")
+# The counts that are shown.
+SHOWN = ("seek", "trim", "create", "rename", "drop")
 
 
-@dataclass(frozen=True)
-class Setting:
-    url: str
-    schema: str | None
-    folder: Path
-    seed: int
-
-    @property
-    def keep(self) -> Any:
-        return KEEP if self.seed % 2 else "forever"
-
-    def client(self, who: str) -> Client:
-        return Client(self, who, Ledger(self.folder, who), Place(self.url, self.schema).open(who))
+def keep(mix: Mix) -> Any:
+    """Return how long the topic keeps its messages: in rounds of odd seeds not for long."""
+    return KEEP if mix.seed % 2 else "forever"
 
 
-@dataclass
+def drawn(seed: int, kinds: Sequence[str], seconds: float | None, all_of: bool) -> Mix:
+    """Return a round of topics with these kinds of action, or some of them."""
+    chance = random.Random(f"topics {seed}")
+    some = [kind for kind in BEFALLING if kind in kinds and (all_of or chance.random() < 0.7)]
+    return Mix(seed, tuple(some), (), seconds or chance.choice([10, 15, 20, 30]), chance.randint(3, 5), 0)
+
+
 class Client:
-    setting: Setting
-    who: str
-    ledger: Ledger
-    database: Database
+    """A process with a Database of its own. Each call is in its ledger."""
 
-    def __post_init__(self) -> None:
-        self.board = Board(self.setting.folder / "board", ())
-        self.chance = random.Random(f"{self.setting.seed} {self.who}")
+    def __init__(self, setting: Setting, who: str, seed: str) -> None:
+        self.setting, self.who = setting, who
+        self.board = setting.board()
+        self.chance = random.Random(seed)
+        self.ledger = Ledger(Path(setting.folder), who)
+        dump_stacks_when_asked(Path(setting.folder) / f"{who}.stacks")
+        steps = Suspension(self.ledger, self.board).steps if "step" in setting.mix.kinds else None
+        self.database: Database = self.patiently(lambda: setting.open(who, steps))
 
     def acts(self, phase: int = RUN) -> bool:
         return self.board.phase <= phase
+
+    def patiently(self, act: Callable[[], Any]) -> Any:
+        """Return what `act` returns, however long the server is down."""
+        while True:
+            try:
+                return act()
+            except (ConnectionLost, Unreachable):
+                sleep(0.1)
+
+    def events(self) -> tuple[Topic, dict[str, Subscription]]:
+        """Return the topic that stays, with its subscriptions."""
+
+        def opened() -> tuple[Topic, dict[str, Subscription]]:
+            topic = self.database.topic("events")
+            return topic, {name: topic.subscription(name) for name in SUBSCRIPTIONS}
+
+        found: tuple[Topic, dict[str, Subscription]] = self.patiently(opened)
+        return found
 
     def attempt(self, act: Callable[..., None], *values: Any) -> None:
         """Act; a refusal is in the ledger already."""
@@ -123,7 +145,7 @@ def payload(uid: str) -> dict[str, str]:
 
 
 def prepare(client: Client) -> None:
-    topic = client.database.create_topic("events", groups=True, keep=client.setting.keep)
+    topic = client.database.create_topic("events", groups=True, keep=keep(client.setting.mix))
     options: Any = {"max_attempts": 1_000_000, "lease": LEASE}
     topic.subscribe("mail", **options)
     topic.subscribe("turns", ordered=True, **options)
@@ -132,7 +154,7 @@ def prepare(client: Client) -> None:
 
 
 def producer(client: Client) -> None:
-    topic = client.database.topic("events")
+    topic, _ = client.events()
     number = 0
     while client.acts():
         number += 1
@@ -141,7 +163,7 @@ def producer(client: Client) -> None:
 
 
 def consumer(client: Client, phase: int = RUN) -> None:
-    opened = {name: client.database.topic("events").subscription(name) for name in SUBSCRIPTIONS}
+    _, opened = client.events()
     while client.acts(phase):
         name = client.chance.choice(SUBSCRIPTIONS)
         client.attempt(consume, client, opened[name], name, phase == DRAIN)
@@ -149,7 +171,7 @@ def consumer(client: Client, phase: int = RUN) -> None:
 
 def taker(client: Client) -> None:
     """Take all that the limits of a queue allow."""
-    limited = client.database.queue("limited")
+    limited = client.patiently(lambda: client.database.queue("limited"))
     while client.acts():
         client.attempt(take, client, limited)
 
@@ -163,6 +185,9 @@ def take(client: Client, limited: Any) -> None:
 
 
 def drain(client: Client) -> None:
+    """Consume all that is left."""
+    while client.acts():
+        sleep(0.05)
     consumer(client, DRAIN)
 
 
@@ -181,21 +206,22 @@ def consume(client: Client, subscription: Any, name: str, all_of: bool) -> None:
 
 
 def seeker(client: Client) -> None:
-    """Seek and trim. One process: so its ledger has the order of the seeks."""
-    topic = client.database.topic("events")
+    """Seek and trim. One process, which is not killed: so its ledger has the order of the seeks."""
+    topic, opened = client.events()
     while client.acts():
         name = client.chance.choice(SUBSCRIPTIONS)
         to, force = client.chance.choice(["beginning", "end"]), client.chance.random() < 0.5
 
         def seek(name: str = name, to: Any = to, force: bool = force) -> None:
-            with client.ledger.op("seek", queue=name, text=to, by="force" if force else ""):
-                topic.subscription(name).seek(to, force=force)
+            with client.ledger.op("seek", queue=name, whom=to, by="force" if force else ""):
+                opened[name].seek(to, force=force)
 
         def trim() -> None:
             with client.ledger.op("trim") as note:
                 note.words["n"] = topic.trim()
 
-        client.attempt(client.chance.choice([seek, trim, trim]))
+        # A seek whose effect is unknown is done once more.
+        client.attempt(client.patiently, client.chance.choice([seek, trim, trim]))
         sleep(client.chance.expovariate(4))
 
 
@@ -204,24 +230,26 @@ def changer(client: Client) -> None:
     epoch = 0
     while client.acts():
         epoch += 1
+        client.attempt(live, client, f"{client.who}-{epoch}")
 
-        def live(epoch: int = epoch) -> None:
-            kind = client.chance.choice(["json", "text"])
-            keep = client.chance.choice(["forever", "consumed", KEEP])
-            with client.ledger.op("create"):
-                topic = client.database.create_topic("other", payload=kind, keep=keep)  # type: ignore[arg-type]
-                topic.subscribe("mail", lease=LEASE)
-            with client.ledger.op("push"):
-                topic.push_many([f"{epoch}"] * 20)
-            for old, new in (("other", "another"), ("another", "other"))[: client.chance.choice([0, 2, 2])]:
-                with client.ledger.op("rename"):
-                    client.database.rename(old, new)
-                topic.push_many([f"{epoch}"] * 5)
-            sleep(client.chance.random() * 0.3)
-            with client.ledger.op("drop"):
-                client.database.topic("other").drop()
 
-        client.attempt(live)
+def live(client: Client, epoch: str) -> None:
+    for name in ("other", "another"):  # of a client that was killed, or did not hear of its drop
+        with suppress(QueueNotFound), client.ledger.op("drop"):
+            client.database.topic(name).drop()
+    options: Any = {"payload": client.chance.choice(["json", "text"])}
+    options["keep"] = client.chance.choice(["forever", "consumed", KEEP])
+    with client.ledger.op("create"):
+        topic = client.database.create_topic("other", **options)
+        topic.subscribe("mail", lease=LEASE)
+    with client.ledger.op("push"):
+        topic.push_many([epoch] * 20)
+    for old, new in (("other", "another"), ("another", "other"))[: client.chance.choice([0, 2, 2])]:
+        with client.ledger.op("rename"):
+            client.database.rename(old, new)
+        with client.ledger.op("push"):
+            topic.push_many([epoch] * 5)
+    sleep(client.chance.random() * 0.3)
 
 
 def follower(client: Client) -> None:
@@ -247,10 +275,14 @@ def follower(client: Client) -> None:
         client.attempt(follow)
 
 
-def left(client: Client) -> int:
-    """Return how many messages wait or are in progress."""
-    found = [client.database.queue(f"events/{name}").stats() for name in SUBSCRIPTIONS]
-    return sum(each.ready + each.scheduled + each.blocked + each.in_progress for each in found)
+# Each role, and how many processes have it. Nothing befalls the seeker.
+ROLES: dict[str, tuple[Callable[[Client], None], int]] = {
+    "producer": (producer, 2),
+    "seeker": (seeker, 1),
+    "changer": (changer, 1),
+    "follower": (follower, 2),
+    "taker": (taker, 3),
+}
 
 
 # -- the verdict -----------------------------------------------------------------------------------------------------
@@ -287,9 +319,10 @@ def claims_of(ops: list[Op], name: str, seeks: list[Op]) -> dict[int, list[Held]
     return claims
 
 
-def judge(ops: list[Op], keeps: bool, rest: int) -> Iterator[Violation]:
+def judge(ops: list[Op], keeps: bool, rest: int, expected: Sequence[str] = EXPECTED) -> Iterator[Violation]:
+    yield from waited(ops)
     for op in ops:
-        if op.outcome not in (DONE, "pending") and op.error not in EXPECTED:
+        if op.error not in expected:
             yield Violation("error", f"{op.verb}: {op.error}: {op.text}", op.queue, at=op.begin)
         if op.queue == "other" and op.outcome == DONE and len({*op.text.split()}) > 1:
             yield Violation("foreign", f"{op.name}: {op.text}", op.queue, at=op.begin)
@@ -298,11 +331,24 @@ def judge(ops: list[Op], keeps: bool, rest: int) -> Iterator[Violation]:
     pushes = {id: op for op in ops if op.verb == "push" and op.outcome == DONE for id in op.ids if op.new}
     yield from beyond_the_limits(claims_of(ops, "limited", []))
     for name in SUBSCRIPTIONS:
-        seeks = [op for op in ops if op.verb == "seek" and op.queue == name and op.outcome == DONE]
+        seeks = [op for op in ops if op.verb == "seek" and op.queue == name and op.outcome != REFUSED]
         claims = claims_of(ops, name, [op for op in ops if op.verb == "seek" and op.queue == name])
         yield from held_twice(name, claims)
         yield from lost_early(name, claims)
-        yield from missing(name, claims, seeks, pushes, keeps)
+        if not seeks or seeks[-1].outcome == DONE:
+            yield from missing(name, claims, seeks, pushes, keeps)
+
+
+def waited(ops: list[Op]) -> Iterator[Violation]:
+    """No claim and no finish of what stays waits for long for somebody else."""
+    story = Story([op for op in ops if op.verb in ("kill", "hung", "stop", "server", "stall")], [], {})
+    for op in ops:
+        if op.verb in ("pop", "complete", "fail", "release") and op.queue != "other" and op.end < inf:
+            own = [*story.stalls, *story.servers, *story.stops[op.who]]
+            excused = sum(window.end - window.begin + GRACE for window in own if window.meets(op.begin, op.end))
+            if op.end - op.begin - excused > ANSWER:
+                text = f"{op.verb} of {op.who} took {op.end - op.begin:.1f} s ({op.name})"
+                yield Violation("blocked", text, op.queue, at=op.begin)
 
 
 def beyond_the_limits(claims: dict[int, list[Held]]) -> Iterator[Violation]:
@@ -346,90 +392,70 @@ def missing(
     before = seeks[-2].end if len(seeks) > 1 else -inf
     for id, push in pushes.items():
         mine = claims.get(id, [])
-        asked = last is None or last.text == "beginning" or push.begin > last.end
+        asked = last is None or last.whom == "beginning" or push.begin > last.end
         since = last.begin if last and asked and push.begin < last.end else -inf
         if keeps and asked and not any(held.completed_after(since) for held in mine):
             words = f"{id} does not come, pushed by {push.name}, last seek {last}"
             yield Violation("missing", words, name, at=push.end)
         for held in mine:
-            if held.op.begin <= before or (last and last.text == "beginning" and held.op.begin < last.end):
+            if held.op.begin <= before or (last and last.whom == "beginning" and held.op.begin < last.end):
                 continue
             if not any(other.completed_after(held.op.begin) for other in mine):
                 yield Violation("missing", f"{id} of {held.op.name} is never completed", name, at=held.op.end)
 
 
-# -- the run ---------------------------------------------------------------------------------------------------------
+# -- the round -------------------------------------------------------------------------------------------------------
 
 
-def play(setting: Setting, seconds: float) -> list[Violation]:
-    board = Board(setting.folder / "board", ())
-    chance = random.Random(setting.seed)
-    number = 0
+class TopicRound(Round):
+    def _prepare(self) -> None:
+        prepare(Client(self.setting, "prepare", ""))
 
-    def start(role: Callable[[Client], None], who: str = "") -> int:
-        nonlocal number
-        number += 1
-        name = f"{role.__name__}{who}{number}"
-        return fork(lambda: role(setting.client(name)))
+    def _watch(self) -> None:
+        """When the round winds down, note how much is left as soon as nothing is, or when it has taken too long."""
+        client = Client(self.setting, "watch", "")
+        while not client.board.quiet:
+            sleep(0.1)
+        patience = Patience(PATIENCE)
+        while True:
+            with client.ledger.op("left") as note:
+                found = [client.database.queue(f"events/{name}").stats() for name in SUBSCRIPTIONS]
+                rest = sum(each.ready + each.scheduled + each.blocked + each.in_progress for each in found)
+                note.words["n"] = rest
+            if not rest or patience.is_over():
+                return
+            sleep(0.2)
 
-    os.waitpid(start(prepare), 0)
-    others = [start(producer), start(producer), start(seeker), start(changer), start(follower), start(follower)]
-    roles = [consumer, consumer, consumer, consumer, taker, taker, taker]
-    victims = [start(role) for role in roles]
-    until = monotonic() + seconds
-    while monotonic() < until:
-        sleep(chance.random())
-        place = chance.randrange(len(victims))
-        if chance.random() < 0.5:
-            os.kill(victims[place], signal.SIGKILL)
-            os.waitpid(victims[place], 0)
-            victims[place] = start(roles[place])
-        else:
-            os.kill(victims[place], signal.SIGSTOP)
-            sleep(chance.choice([0.05, 0.3, 1.0]))
-            os.kill(victims[place], signal.SIGCONT)
-    board.phase = DRAIN
-    for pid in (*others, *victims):
-        os.waitpid(pid, 0)
-    drains = [start(drain), start(drain)]
-    looks = setting.client("look")
-    deadline = monotonic() + PATIENCE
-    while (rest := left(looks)) and monotonic() < deadline:
-        sleep(0.2)
-    board.phase = END
-    for pid in drains:
-        os.waitpid(pid, 0)
-    ops = read(setting.folder)
-    shown = {
-        verb: sum(op.verb == verb and op.outcome == DONE for op in ops) for verb in ("push", "pop", "seek", "trim")
-    }
-    shown |= {verb: sum(op.verb == verb and op.outcome == DONE for op in ops) for verb in ("create", "rename", "drop")}
-    print("  " + ", ".join(f"{count} {verb}" for verb, count in shown.items()), flush=True)
-    return list(judge(ops, setting.keep == "forever", rest))
+    def _start_all(self) -> None:
+        self._steady = [self._start("drain", f"drain {n}") for n in range(2)]
+        self._running = [self._start("consumer") for _ in range(self.mix.clients)]
+        for role, (_, number) in ROLES.items():
+            self._running += [self._start(role, spared=role == "seeker") for _ in range(number)]
 
+    def _begin(self, role: str, who: str, seed: str) -> None:
+        act = {"drain": drain, "consumer": consumer}.get(role) or ROLES[role][0]
+        act(Client(self.theirs, who, seed))
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.stress.topics", description=__doc__)
-    parser.add_argument("--engine", choices=sorted(DAMAGES), default="sqlite")
-    parser.add_argument("--seconds", type=float, default=20, help="of each round")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1, help="of the first round; odd ones have a retention")
-    parser.add_argument("--url", help="of a server that is there; else one is made for the run")
-    options = parser.parse_args(arguments)
-    found = 0
-    with ground(options.engine, options.url) as there:
-        for seed in range(options.seed, options.seed + options.rounds):
-            folder = Path(tempfile.mkdtemp(prefix="tablequeue-topics-"))
-            print(f"{options.engine}, seed {seed}, ledgers in {folder}", flush=True)
-            violations = play(Setting(*there.place(folder), folder, seed), options.seconds)
-            for violation in violations[:20]:
-                print(f"  {violation}")
-            print(f"  {len(violations)} violations", flush=True)
-            found += len(violations)
-            if not violations:
-                shutil.rmtree(folder)
-    return 1 if found else 0
+    def _conclude(self) -> None:
+        ledger = Ledger(self.folder, "conclude")
+        for damage in self.ground.damages(self.setting.url, self.setting.schema):
+            ledger.end(ledger.begin("damaged", text=damage))
 
+    def _judge(self) -> Result:
+        ops = read(self.folder)
+        rest = [op.n for op in ops if op.verb == "left"][-1]
+        broken = BROKEN if {"idle", "server"} & {*self.mix.kinds} else ()
+        found = list(judge(ops, keep(self.mix) == "forever", rest, (*EXPECTED, *broken)))
+        found += [Violation(op.verb, op.text or op.whom, at=op.begin) for op in ops if op.verb in FAULTS]
+        return Result(self.mix, self.folder, None, found, self._told(ops))
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    def _told(self, ops: list[Op]) -> dict[str, int]:
+        done = Counter(op.verb for op in ops if op.outcome == DONE)
+        refused = Counter(op.error for op in ops if op.error)
+        return {
+            "pushed": sum(len(op.ids) for op in ops),
+            "claims": sum(len(op.got) for op in ops),
+            **{verb: done[verb] for verb in SHOWN},
+            **{f"of {error}": count for error, count in sorted(refused.items())},
+            **{f"{event}s": count for event, count in self.befell.items()},
+        }
