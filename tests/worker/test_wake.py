@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -16,6 +18,7 @@ import pytest
 import tablequeue.aio
 from tablequeue import Claim, Database, NewMessage, Queue
 from tablequeue.aio.wait import AsyncWaiter
+from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
 from tablequeue.verbs import wait
 from tests.servers import Kind, Place, only
@@ -128,6 +131,43 @@ def test_the_next_of_a_group_wakes(place: Place, db: Database, long_pauses: None
     claim = claimed(other)
     with waiting(queue):
         claim.complete()
+
+
+def test_a_process_with_many_files_is_woken(
+    place: Place, queue: Queue, long_pauses: None, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the descriptors of its listener are above those that select() takes."""
+    listener, errors = kind.engine_class.listener, []
+    assert listener is not None
+    listen = listener.listen
+
+    def noting(self: Listener) -> Any:
+        try:
+            return listen(self)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    monkeypatch.setattr(listener, "listen", noting)
+    with many_files(), waiting(queue):
+        place.open().queue("work").push("x")
+    assert not errors
+
+
+@contextmanager
+def many_files() -> Iterator[None]:
+    """Take the descriptors up to 1,023."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], min(1500, before[1])), before[1]))
+    files = [os.open(os.devnull, os.O_RDONLY)]
+    while files[-1] < 1024:
+        files.append(os.dup(files[0]))
+    try:
+        yield
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 # -- pushes in transactions that stay open -----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from select import select
+from select import POLLIN, poll
 from threading import Lock
 
 import psycopg
@@ -44,6 +44,10 @@ class PostgreSQLListener(Listener):
         self._closed = False
         # A pipe that wakes `listen`: the statement of another thread may have read a notification from the socket.
         self._awake, self._waker = os.pipe()
+        # Not select(), which takes no descriptor above 1,023.
+        self._sources = poll()
+        for source in (connection.dbapi.fileno(), self._awake):
+            self._sources.register(source, POLLIN)
         connection.dbapi.add_notify_handler(self._note)
 
     @classmethod
@@ -67,8 +71,7 @@ class PostgreSQLListener(Listener):
     def listen(self) -> Collection[str] | None:
         connection = self.connection.dbapi
         while not self._closed:
-            readable, _, _ = select([connection.fileno(), self._awake], [], [])
-            if self._awake in readable:
+            if any(source == self._awake for source, _ in self._sources.poll()):
                 os.read(self._awake, 512)
             with self._lock:
                 connection.pgconn.consume_input()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Collection
-from select import select
-from time import monotonic
+from select import POLLIN, poll
+from time import monotonic, sleep
 
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import RawConnection
@@ -26,6 +26,8 @@ COMING = 0.0005
 # Seconds after a write in which the listener expects its commit: the time of a disk flush. The waiting consumers
 # find the messages of a slower commit by their next poll.
 LONGEST_COMMIT = 0.1
+# Seconds that poll() can wait at the least.
+SHORTEST_POLL = 0.001
 
 IN_MODIFY = 0x2
 _EVENTS = 1 << 16
@@ -42,6 +44,11 @@ class SQLiteListener(Listener):
         self._written = -LONGEST_COMMIT
         self._version = self._data_version()  # this read creates the -wal file, which stays while we are connected
         self._events = _watch(f"{path}-wal")
+        # Not select(), which takes no descriptor above 1,023.
+        self._sources = poll()
+        for source in (self._closed, self._events):
+            if source is not None:
+                self._sources.register(source, POLLIN)
 
     def __del__(self) -> None:
         os.close(self._closed)
@@ -59,9 +66,11 @@ class SQLiteListener(Listener):
         while True:
             # The write read here may belong to a later commit than the next visible one. So polling ends by time only.
             passed = monotonic() - self._written
-            watched = [self._closed] if self._events is None else [self._closed, self._events]
             pause = max(COMING, passed / 4) if passed < LONGEST_COMMIT else BLIND if self._events is None else None
-            readable, _, _ = select(watched, [], [], pause)
+            if pause is not None and pause < SHORTEST_POLL:
+                sleep(pause)
+                pause = 0
+            readable = [source for source, _ in self._sources.poll(None if pause is None else pause * 1000)]
             if self._closed in readable:
                 return None
             if self._events in readable:
