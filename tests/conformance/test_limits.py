@@ -14,7 +14,7 @@ from tablequeue import Database, Definition, Rate
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, QueueDiffers
 from tests import checks
-from tests.servers import Place
+from tests.servers import Kind, Place
 from tests.support import DESIGNS, at, claimed, ids_of, refuses
 
 MINUTELY = Rate(6, per=60, burst=3)
@@ -53,6 +53,28 @@ def test_many_places(db: Database) -> None:
     assert len(queue.pop_many(1_400)) == 1_100
     queue.alter(concurrency=1_300)
     assert len(queue.pop_many(1_400)) == 200
+
+
+@pytest.mark.parametrize("number", [2, 300])
+def test_a_limit_waits_for_no_transaction_of_an_application(
+    db: Database, place: Place, kind: Kind, number: int
+) -> None:
+    """It counts the messages that were claimed before it, and looks again at each sweep whether they are finished."""
+    if not kind.side_by_side:
+        pytest.skip("nobody writes beside a transaction")
+    queue = db.create_queue("work", payload="text")
+    queue.push_many("a" * number)
+    first, *others = queue.pop_many(number)
+    with place.sa_engine().begin() as application:
+        first.complete(connection=application)
+        queue.alter(concurrency=5)
+        queue.context.run(queue.context.messages.close_slots, {})
+    queue.context.run(queue.context.messages.close_slots, {})
+    queue.push_many("b" * 9)
+    assert len(queue.pop_many(9)) == max(0, 5 - len(others))
+    queue.complete_many(others)
+    queue.context.run(queue.context.messages.close_slots, {})
+    assert len(queue.pop_many(9)) == min(5, len(others))
 
 
 def test_a_completion_with_a_claim_frees_its_places_for_it(db: Database) -> None:

@@ -111,6 +111,9 @@ class MySQLMessages(MySQLLimits, Messages):
     def forget_rates(self, cursor: Cursor, table: Table, params: Params) -> int:
         return _forgotten(cursor, table, "forget_rates", params)
 
+    def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
+        _forgotten(cursor, table, "close_slots", params)
+
     def _before_rows(self, cursor: Cursor, table: Table, params: Params) -> tuple[datetime, int, tuple[str, str]]:
         """Return what a bulk push needs: the time, the step between ids, and the states of ready and later messages."""
         now, step = self._rows(cursor, table, "push_clock", {"now": params["now"]})[0]
@@ -342,9 +345,9 @@ class MySQLMessages(MySQLLimits, Messages):
 
 
 def _forgotten(cursor: Cursor, table: Table, operation: str, params: Params) -> int:
-    """Delete rows that no other transaction has locked. Return their number."""
-    lock, delete = table.statements(operation)
-    inside = [kept(bound(cursor, lock, params)), bound(cursor, delete, params, ids="@tq_ids")]
+    """Delete rows that no other transaction has locked, and do what comes after. Return their number."""
+    lock, *changes = table.statements(operation)
+    inside = [kept(bound(cursor, lock, params)), *(bound(cursor, each, params, ids="@tq_ids") for each in changes)]
     *_, ((number,),) = together(cursor, inside, ["select @tq_n"])
     return int(number)
 
