@@ -942,6 +942,7 @@ def check_refuses_all(queue: Queue, held: Claim, other: Queue) -> None:
         "release": held.release,
         "extend": lambda: held.extend(5),
         "cancel": lambda: queue.cancel([1]),
+        "is_cancelled": lambda: queue.is_cancelled(held),
         "reschedule": lambda: queue.reschedule(1, delay=5),
         "move": lambda: queue.move(to=other),
         "move to it": lambda: other.move(to=queue),

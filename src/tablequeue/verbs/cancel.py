@@ -55,11 +55,9 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: An
 def told(context: Context, ids: Sequence[int]) -> frozenset[int]:
     """Return those of the messages in progress that were cancelled. It reads their rows by their ids, and locks none.
 
-    Of a subscription, only messages apart can be cancelled.
+    Of a subscription, only messages apart can be cancelled; where delivery is at most once, none.
     """
-    if context.table.definition.delivery == "at_most_once" or not ids:
-        return frozenset()
-    return frozenset(context.run(context.messages.told, {"ids": context.engine.dump_ids(ids)}))
+    return frozenset(context.run(context.messages.told, {"ids": context.engine.dump_ids(ids)}) if ids else ())
 
 
 # -- private -----------------------------------------------------------------------------------------------------------
