@@ -20,6 +20,7 @@ from tests.support import claimed, refuses
 
 pytest.importorskip("pymysql")
 
+from tablequeue.engines.mysql import gate
 from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.mysql.gate import _gate, at_once
 from tablequeue.engines.mysql.messages import CLAIMS, PROMOTIONS, MySQLMessages
@@ -72,6 +73,15 @@ def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) ->
     assert claimed(queue).payload == "b"
 
 
+def test_nobody_waits_for_ever_for_threads_that_are_cut_off(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "PATIENCE", 0.01)
+    queue = db.create_queue("work", payload="text")
+    queue.push("a")
+    with claims_are_held_up(db, "work"):
+        assert claimed(queue).payload == "a"
+        assert queue.pop() is None
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_while_other_threads_claim(db: Database) -> None:
     queue = db.create_queue("work", payload="text")
@@ -99,8 +109,9 @@ def claims_are_held_up(db: Database, queue: str) -> Iterator[None]:
     raw: Any = db.engine.raw_connection()
     server = (raw.dbapi_connection.host_info, raw.dbapi_connection.db)
     raw.close()
-    gate = _gate("claim", *server, db._runner.engine.schema, queue, CLAIMS)
+    permits = _gate("claim", *server, db._runner.engine.schema, queue, CLAIMS)
     for _ in range(CLAIMS):
-        assert gate.acquire(timeout=60)
+        assert permits.acquire(timeout=60)
     yield
-    gate.release(CLAIMS)
+    assert not permits.acquire(blocking=False)
+    permits.release(CLAIMS)

@@ -143,9 +143,10 @@ class Topic:
         """Drop what the topic need not keep any more; return how much: segments, or on SQLite messages.
 
         Pushes and claims do it once a minute. It needs the rights of the owner of the tables, where there are rights.
-        A segment of the log is dropped as a whole, when all of its messages may go.
+        A segment of the log is dropped as a whole, when all of its messages may go, and while no transaction is open
+        that has pushed. It tries some times, for about a second, and then raises `Locked`.
         """
-        return topics.trim(self.context, now)
+        return topics.again(lambda: topics.trim(self.context, now))
 
     def drop(self) -> None:
         """Drop the topic, its messages and all of its subscriptions, also while they are in use."""

@@ -13,8 +13,8 @@ import pytest
 from tablequeue import Database, Subscription
 from tablequeue.errors import Locked
 from tablequeue.verbs import topics
-from tests.servers import Kind, Place
-from tests.support import at, counts
+from tests.servers import Kind, Place, only
+from tests.support import at, counts, refuses
 from tests.topics import checks
 from tests.topics.checks import trimmed
 
@@ -161,6 +161,19 @@ def test_a_late_commit_into_an_old_segment_is_kept(db: Database) -> None:
         assert [message.payload for message in mail.pop_many(5, now=at(KEEP))] == ["early"]
         late.commit()
     assert [message.payload for message in mail.pop_many(5, now=at(KEEP))] == ["late"]
+
+
+@only("postgresql")
+def test_a_trim_tries_again_if_transactions_push(place: Place, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = db.create_topic("events", keep=KEEP)
+    topic.push_many(range(10), now=at(0))
+    trimmed(topic, KEEP / 4)  # ends the segment
+    with place.sa_engine().connect() as late:
+        topic.push(10, connection=late, now=at(KEEP))
+        refuses(Locked, trimmed, topic, KEEP + KEEP / 2)
+        monkeypatch.setattr(topics, "sleep", lambda seconds: late.commit())
+        trimmed(topic, KEEP + KEEP / 2)
+    assert topics.size(topic.context).messages == 1
 
 
 @pytest.mark.parametrize("keep", ["forever", KEEP])

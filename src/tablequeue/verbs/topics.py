@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import random
@@ -29,8 +29,8 @@ LARGEST_SEGMENT = 1_000_000
 # Seconds between two looks of one process at what a topic need not keep any more.
 TRIM_EVERY = 60.0
 
-# Seconds of the longest random pauses between the tries of a seek that meets other transactions.
-SEEK_PAUSES = (0.01, 0.02, 0.04, 0.08, 0.16)
+# Seconds of the longest random pauses between the tries of a seek or a trim that meets other transactions.
+PAUSES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
 Start = Literal["beginning", "end"] | datetime
 
@@ -172,12 +172,17 @@ def move(subscription: Context, offset: int, force: bool = False, *, to_end: boo
     def seek(cursor: object, table: Table, params: Params) -> int:
         return ranges.seek(cursor, table, params)
 
-    for pause in SEEK_PAUSES:
+    return again(lambda: subscription.run(seek, params))
+
+
+def again(act: Callable[[], int]) -> int:
+    """Return what `act` returns; call it again, some times, if it meets other transactions."""
+    for pause in PAUSES:
         try:
-            return subscription.run(seek, params)
+            return act()
         except Locked:
             sleep(random() * pause)
-    return subscription.run(seek, params)
+    return act()
 
 
 def position(subscription: Context) -> int:

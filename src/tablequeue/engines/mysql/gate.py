@@ -12,12 +12,15 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.parts import Part
 
+# Seconds after which a call goes on without a permit: those that have them may be cut off from the server.
+PATIENCE = 5.0
+
 P = TypeVar("P", bound=Part)
 T = TypeVar("T")
 
 
 def at_once(most: int) -> Callable[[Callable[[P, Cursor, Table, Params], T]], Callable[[P, Cursor, Table, Params], T]]:
-    """Let at most `most` calls of an operation run at once on a queue; the others wait in the process.
+    """Let at most `most` calls of an operation run at once on a queue; the others wait in the process, for a while.
 
     Calls in a caller's transaction are not limited.
 
@@ -33,8 +36,13 @@ def at_once(most: int) -> Callable[[Callable[[P, Cursor, Table, Params], T]], Ca
             if not cursor.ours:
                 return operation(part, cursor, table, params)
             server = (cursor.connection.host_info, cursor.connection.db)
-            with _gate(operation.__name__, *server, table.engine.schema, table.table_name, most):
+            gate = _gate(operation.__name__, *server, table.engine.schema, table.table_name, most)
+            permitted = gate.acquire(timeout=PATIENCE)
+            try:
                 return operation(part, cursor, table, params)
+            finally:
+                if permitted:
+                    gate.release()
 
         return run
 
