@@ -316,6 +316,18 @@ def check_open_runs(queue: Queue) -> None:
     assert ids_of(claims(4)) == ids[2:]
 
 
+def check_open_runs_take_turns(queue: Queue) -> None:
+    """A group that was claimed from comes after another one with something ready."""
+    for group in "aabb":
+        queue.push(group, group=group)
+    turns = []
+    for _ in range(4):
+        (claim,) = queue.pop_many(1, same_group="open")
+        claim.complete()
+        turns.append(claim.group)
+    assert turns == ["a", "b", "a", "b"]
+
+
 def check_no_run_has_what_is_over(queue: Queue) -> None:
     """Messages whose time is over are passed over, even before a sweep has moved them to the history."""
     before = datetime(2020, 1, 1, tzinfo=UTC)

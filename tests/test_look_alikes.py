@@ -208,7 +208,14 @@ def test_a_claim_changes_no_message_that_another_one_has_claimed(place: Place, k
     queue.push("x", group="g" if definition.get("groups") else None)
     claim = claimed(queue)
     before = snapshot(queue)
-    values: dict[str, Any] = {"ids": f"[{claim.id}]", "token": "f" * 32, "consumer": "another", "now": None, "run": 1}
+    values: dict[str, Any] = {
+        "ids": f"[{claim.id}]",
+        "token": "f" * 32,
+        "consumer": "another",
+        "now": None,
+        "run": 1,
+        "passed": "[]",
+    }
     values |= {"popped_at": "2040-01-01", "lease_until": "2040-01-01", "lease": 60, "n": 1, "high": None}
     statements = queue.context.table.statements(name.partition(",")[0])
     with place.sa_engine().begin() as connection:

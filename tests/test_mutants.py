@@ -231,6 +231,7 @@ POISON = on(checks.check_poison_is_counted_at_claim, "poison", max_attempts=3)
 STRICT = on(checks.check_a_failed_head_holds_the_others, "strict", strict=True)
 GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
 RUNS = on(checks.check_runs, "runs", groups=True, max_attempts=9)
+RUN_TURNS = on(checks.check_open_runs_take_turns, "open runs that take turns", groups=True)
 OPEN_RUNS = on(checks.check_open_runs, "open runs", groups=True, max_attempts=9)
 RUNS_IN_TIME = on(checks.check_no_run_has_what_is_over, "runs in time", groups=True, expires=3_000_000_000)
 FAIR = on(checks.check_fair_share, "fair share", groups="fair")
@@ -363,6 +364,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         RUNS,
     ),
     "a run with what is over": (rewritten(r"(message\.)?expires_at is null", r"1 = 1", "claim_run"), RUNS_IN_TIME),
+    "open runs of one group while others wait": (rewritten(":passed", "'[]'", "claim_run"), RUN_TURNS),
     "a failure that opens the group of a run": (rewritten("when in_run <> 0 then ('blocked'|4)", "", "fail"), RUNS),
     "a release that opens the group of a run": (rewritten("when in_run <> 0 then 'blocked'", "", "release"), RUNS),
     "a lease that opens the group of a run": (rewritten("when in_run <> 0 then 'blocked'", "", "sweep"), RUNS),

@@ -314,6 +314,25 @@ def test_a_closed_run_ends_before_an_open_one(queue: Queue) -> None:
     assert ids_of(pop_open(queue, now=at(2))) == ids[:1]
 
 
+def test_open_runs_take_turns_over_the_groups(db: Database, place: Place) -> None:
+    """A group that was claimed from comes after the others, whose oldest message comes first; then a round begins."""
+    queue = db.create_queue("work", groups=True, payload="text", history="none")
+    groups = ["a", "b", "ü'\"\\\n☃"]
+    for group in groups * 4:
+        queue.push(group, group=group)
+    seen = []
+    for turn in range(7):
+        (claim,) = pop_open(queue, 1)
+        seen.append(claim.group)
+        claim.complete() if turn < 3 else claim.release()
+    assert seen == [*groups, *groups, groups[0]]
+    queue.push("late", group="late")
+    assert [claim.group for _ in range(3) for claim in pop_open(queue, 1)] == [groups[1], groups[2], "late"]
+    other = place.open().queue("work")
+    assert [claim.group for claim in pop_open(other, 1)] == [groups[0]], "another process has its own rounds"
+    assert other.context.table.passed == (groups[0],)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_open_runs_keep_the_order_whatever_happens(db: Database, seed: int) -> None:
     """A claim has the first messages that wait, and none behind one in progress of its group."""
@@ -321,6 +340,7 @@ def test_open_runs_keep_the_order_whatever_happens(db: Database, seed: int) -> N
     dice = Random(seed)
     waiting: dict[int, str] = {}
     held: dict[int, tuple[str, Claim]] = {}
+    passed: set[str] = set()
     for _ in range(150):
         action = dice.choice(["push", "pop", "pop", "complete", "back", "back"])
         if action == "push":
@@ -329,7 +349,7 @@ def test_open_runs_keep_the_order_whatever_happens(db: Database, seed: int) -> N
         elif action == "pop":
             n = dice.randint(1, 5)
             expected: list[int] = []
-            for id, group in sorted(waiting.items()):
+            for id, group in sorted(waiting.items(), key=lambda one: (one[1] in passed, one[0])):
                 others = [other for other, (of, _) in held.items() if of == group]
                 if not any(other < id for other in others):
                     end = min(others, default=1 << 62)
@@ -337,6 +357,8 @@ def test_open_runs_keep_the_order_whatever_happens(db: Database, seed: int) -> N
                     break
             claims = pop_open(queue, n)
             assert ids_of(claims) == expected
+            for group in {claim.group or "" for claim in claims}:
+                passed = {group} if group in passed else passed | {group}
             held |= {claim.id: (waiting.pop(claim.id), claim) for claim in claims}
         elif held:
             id = dice.choice(sorted(held))

@@ -27,7 +27,7 @@ _EXAMPLES = {
     "final": "0",
     "least": "1",
     **dict.fromkeys(("first_offset", "last_offset", "last_id", "highest", "version"), "0"),
-    **dict.fromkeys(("runs", "pieces", "left_ids", "apart_ids"), "'[]'"),
+    **dict.fromkeys(("runs", "pieces", "left_ids", "apart_ids", "passed"), "'[]'"),
     "all_holes": "true",
     "consumed": "true",
     "id": "1",

@@ -142,6 +142,8 @@ class Table(Statements):
         self.mark = Mark()
         self.walks = Walks()
         self.ring = Ring()
+        self.passed: tuple[str, ...] = ()
+        """The groups that this process claimed open runs of in this round; see verbs/claim.py."""
 
     def redefined(self, definition: Definition, name: str | None = None, dead_letters: Table | None = None) -> Self:
         """Return the table with another definition, or name, and with all else that this process remembers of it.

@@ -60,6 +60,8 @@ class Params(TypedDict, total=False):
     priority: int | None
     group: str | None
     """The group of a message, or the one of which to claim."""
+    passed: str
+    """Groups that a claim takes only if no other one has something ready, as JSON."""
     by_group: str
     """Groups with what a claim needs of each, by their slots, as JSON."""
     key: str | None

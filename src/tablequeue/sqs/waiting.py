@@ -132,9 +132,9 @@ def give_back(queue: AsyncQueue, claims: list[AsyncClaim]) -> None:
 async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
     """Claim up to `n` messages; with a lease of 0 they are visible again at once, and count as received.
 
-    In a FIFO queue: as many as there are of one group, and then of the next groups.
+    In a FIFO queue: as many as there are of one group, and then of the next groups. Groups take turns.
     """
-    run: Literal["open", False] = "open" if n > 1 and queue.definition.needs_groups else False
+    run: Literal["open", False] = "open" if queue.definition.needs_groups else False
     claims = await queue.pop_many(n, lease=lease or 30.0, same_group=run)
     try:
         while run and claims and len(claims) < n:

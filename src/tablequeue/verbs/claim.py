@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.model.message import GROUP
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
 from tablequeue.verbs.context import Context, Params, count, seconds
@@ -21,6 +23,9 @@ Remove = Callable[[Any, Any, Params], Any]
 # Claims of a call that found nothing while a group with limits had room, and the longest random pause before each, in
 # seconds: about the time of a commit.
 TRIES, TRY_AGAIN_AFTER = 5, 0.01
+
+# Groups of which a process remembers that it claimed open runs: a claim sends their names, and walks over their heads.
+MOST_PASSED = 64
 
 SameGroup = bool | Literal["open"]
 """Whether a claim is of one group, which is closed then: as a whole, or behind the messages in progress."""
@@ -73,9 +78,23 @@ def claimed(
     messages = context.messages
     remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
     if same_group:
-        # An open run; see create_groups.sql.
-        remove, params = messages.claim_run, params | {"run": -1 if same_group == "open" else 1}
+        return _claimed_run(context, params, now, refusable, open=same_group == "open")
     return _swept(context, remove, params, now, connection, refusable)
+
+
+def _claimed_run(context: Context, params: Params, now: datetime | None, refusable: bool, open: bool) -> Sequence[Row]:
+    """Claim a run; see create_groups.sql for open ones. Of these, groups take turns, as the process remembers it.
+
+    A group that was claimed from comes after the others that have something ready. When there is no other one, a new
+    round begins.
+    """
+    table, passed = context.table, context.table.passed if open else ()
+    more: Params = {"run": -1 if open else 1, "passed": json.dumps(passed, ensure_ascii=False)}
+    rows = _swept(context, context.messages.claim_run, params | more, now, None, refusable)
+    if open and rows:
+        group = rows[0][GROUP]
+        table.passed = (group,) if group in passed else (*passed[1 - MOST_PASSED :], group)
+    return rows
 
 
 def check_same_group(context: Context, connection: Any) -> None:

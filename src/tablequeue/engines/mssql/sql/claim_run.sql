@@ -2,6 +2,8 @@
 -- lease. The run ends before the first one that is due later, and before one that is in progress in an open run. With
 -- :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them are
 -- finished. With -1 the run is open: see create_groups.
+-- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open
+-- run passes over the groups that the process claimed from lately.
 -- Indexes: {table}__ready, {table}__blocked, {table}__front, the primary key. Locks: the rows. Of the ready messages
 -- locked ones are skipped (a strict queue waits); for a blocked one that another transaction is changing it waits, as
 -- promote does.
@@ -20,7 +22,14 @@ insert into @run (id, group_key)
 select top (1) id, group_key
 from {queue} with (index ({table}__ready), {claim_locks})
 where {claimable}
+    and group_key not in (select convert(varbinary(1020), value) from openjson(cast(:passed as nvarchar(max))))
 order by id;
+if @@rowcount = 0
+    insert into @run (id, group_key)
+    select top (1) id, group_key
+    from {queue} with (index ({table}__ready), {claim_locks})
+    where {claimable}
+    order by id;
 declare @group varbinary(1020) = (select head.group_key from @run as head);
 declare @before bigint = coalesce((
     select -max(held.in_run) from {queue} as held

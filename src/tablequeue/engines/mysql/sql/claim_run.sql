@@ -5,6 +5,8 @@
 -- after one that is locked by others, or not due. The run ends before one that is in progress in an open run.
 -- With :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them
 -- are finished. With -1 the run is open: see create_groups.
+-- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open
+-- run passes over the groups that the process claimed from lately.
 -- Indexes: {claim_index}, {table}__blocked, {table}__front, the primary key. Locks: the rows; locked ones are skipped.
 -- A claim must lock the first message before it claims the others.
 -- A crash before the commit claims none. They are read after it: see claimed.
@@ -12,7 +14,16 @@ select max(id) into @tq_head
 from (
     select id
     from {queue} force index ({claim_index})
-    where {claimable} and @tq_n > 0
+    where {claimable} and @tq_n > 0 and not json_contains(:passed, json_quote(convert(group_key using utf8mb4)))
+    order by id
+    limit 1
+    for update skip locked
+) as first;
+select coalesce(@tq_head, max(id)) into @tq_head
+from (
+    select id
+    from {queue} force index ({claim_index})
+    where {claimable} and @tq_n > 0 and @tq_head is null
     order by id
     limit 1
     for update skip locked

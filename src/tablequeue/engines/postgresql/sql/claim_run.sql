@@ -2,6 +2,8 @@
 -- lease. The run ends before the first one that is due later, that another transaction is changing, or that is in
 -- progress in an open run. With :run 1 no message of the group is promoted while one is in progress, so the group is
 -- closed until all of them are finished. With -1 the run is open: see create_groups.
+-- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open
+-- run passes over the groups that the process claimed from lately.
 -- Indexes: {table}__ready, {table}__blocked, {table}__front, the primary key; for state || '' see promote. Locks: the
 -- rows; locked ones are skipped, so it waits for nobody. A claim must lock the first message before it claims the
 -- others.
@@ -10,12 +12,22 @@ with
 -- [limited]
 {permits}
 -- [end]
-head as materialized (
+fresh as materialized (
     select id, group_key from {queue}
-    where {claimable}
+    where {claimable} and group_key <> all(array(select json_array_elements_text(cast(:passed as json))))
     order by id
     limit least(1, {claim_limit})
     for update skip locked
+), passed as materialized (
+    select id, group_key from {queue}
+    where {claimable} and not exists (select from fresh)
+    order by id
+    limit least(1, {claim_limit})
+    for update skip locked
+), head as materialized (
+    select id, group_key from fresh
+    union all
+    select id, group_key from passed
 ), behind as materialized (
     select id from {queue}
     where group_key = (select group_key from head) and state = 'blocked'{in_time}

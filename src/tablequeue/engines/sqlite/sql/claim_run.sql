@@ -2,10 +2,18 @@
 -- lease. The run ends before the first one that is due later, and before one that is in progress in an open run. With
 -- :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them are
 -- finished. With -1 the run is open: see create_groups.
--- Indexes: {table}__ready, {table}__blocked. Locks: the database, for the length of the statement.
+-- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open
+-- run passes over the groups that the process claimed from lately.
+-- Indexes: {table}__ready, {table}__blocked, the primary key. Locks: the database, for the length of the statement.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 with head as (
-    select id, group_key from {queue} where {claimable} order by id limit min(1, {claim_limit})
+    select id, group_key from {queue}
+    where id = coalesce((
+        select id from {queue}
+        where {claimable} and group_key not in (select value from json_each(:passed))
+        order by id limit 1
+    ), (select id from {queue} where {claimable} order by id limit 1))
+    limit min(1, {claim_limit})
 ), behind as (
     select id, due_at from {queue}
     where group_key = (select group_key from head) and state = 'blocked'{in_time}
