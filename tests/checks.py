@@ -481,28 +481,35 @@ def check_window(queue: Queue) -> None:
     queue.context.who = "bob"
     queue.push("d", now=at(100))
     done("dog", 100, 101)
+    queue.push("never", now=at(102))
+    for time in (103, 105):
+        claimed(queue, now=at(time)).fail("no", retry_in=0, now=at(time))
 
     window = queue.stats(window=100, now=at(110)).window
     assert window is not None
     assert (window.seconds, window.whole) == (100, True)
     whole = window.queue
-    assert (whole.who, whole.pushed, whole.push_rate) == (None, 1, 0.01), "of the last 100 seconds"
+    assert (whole.who, whole.pushed, whole.push_rate) == (None, 2, 0.02), "of the last 100 seconds"
     assert (whole.finished, whole.completion_rate, whole.redeliveries) == (4, 0.04, 1)
     assert whole.wait_time is not None
     assert whole.run_time is not None
     assert asdict(whole.wait_time) == pytest.approx({"p50": 10, "p95": 18.5, "p99": 19.7})
     assert asdict(whole.run_time) == pytest.approx({"p50": 2.5, "p95": 3.85, "p99": 3.97})
     assert whole.pushed_slices is not None
-    assert [place for place, number in enumerate(whole.pushed_slices) if number] == [53]
+    assert [place for place, number in enumerate(whole.pushed_slices) if number] == [53, 55]
     assert [place for place, number in enumerate(whole.finished_slices) if number] == [1, 2, 13, 54]
+    assert whole.failed == 3, "one of a message that was finished since, two of a message in the queue"
+    assert whole.failed_slices is not None
+    assert [place for place, number in enumerate(whole.failed_slices) if number] == [6, 55, 56]
     by_producer = [(each.who, each.pushed, each.finished, each.redeliveries) for each in window.producers]
-    assert by_producer == [("ada", 0, 3, 1), ("bob", 1, 1, 0)]
-    by_consumer = [(each.who, each.pushed, each.finished, each.redeliveries) for each in window.consumers]
-    assert by_consumer == [("cat", None, 2, 0), ("dog", None, 2, 1)]
+    assert by_producer == [("ada", 0, 3, 1), ("bob", 1, 1, 0), ("dog", 1, 0, 0)]
+    by_consumer = [(each.who, each.pushed, each.finished, each.redeliveries, each.failed) for each in window.consumers]
+    assert by_consumer == [("cat", None, 2, 0, 0), ("dog", None, 2, 1, 3)]
 
     window = queue.stats(window=9, now=at(110)).window
     assert window is not None
-    assert (window.queue.pushed, window.queue.finished, window.queue.run_time) == (0, 0, None)
+    assert (window.queue.pushed, window.queue.finished, window.queue.run_time) == (1, 0, None)
+    assert window.queue.failed == 2
 
 
 # The operations that search for messages, each in one state.

@@ -413,6 +413,8 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a window of all that was pushed": (rewritten(r"pushed_at > .* and (?=pushed_at)", "", "stats_pushed"), WINDOW),
     "pushed messages of the queue alone": (rewritten(r"(?s)union all.*?\)\n(?=    \) as)", "", "stats_pushed"), WINDOW),
     "a wait that ends with the last pop": (rewritten("first_popped_at", "popped_at", "stats_finished"), WINDOW),
+    "failed attempts without those of ready messages": (rewritten("'ready'", "'dead'", "stats_failed"), WINDOW),
+    "failed attempts of before the window": (rewritten(":age", "1000", "stats_failed"), WINDOW),
     "completed messages that are lost": (rewritten("finished_at is null and ", "", "stats_lost"), LOST),
     "messages that are lost at once": (rewritten(":age", "0", "stats_lost"), LOST),
     "a release that buries": (rewritten(r"'ready' end", "'dead' end", "release"), TRANSITIONS),

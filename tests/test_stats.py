@@ -151,12 +151,13 @@ def test_a_window_is_a_range_of_the_index(db: Database, kind: Kind, queue: Queue
     plans = {}
     with db.engine.begin() as connection:
         connection.exec_driver_sql(kind.analyze + words["history"])
-        for operation in ("stats_finished", "stats_lost", "stats_pushed"):
-            params = {"n": 100, "age": 60.0, "now": queue.context.time(at(1000))}
+        for operation in ("stats_finished", "stats_failed", "stats_lost", "stats_pushed"):
+            params = {"n": 100, "live": 100, "age": 60.0, "now": queue.context.time(at(1000))}
             statement = kind.explain + table.statement(operation)
             plans[operation] = str(list(connection.exec_driver_sql(statement, params))).lower()
     assert "tq_work__finished" in plans["stats_finished"]
     assert not re.search(kind.sorts, plans["stats_finished"])
+    assert "tq_work__finished" in plans["stats_failed"]
     assert "tq_work__finished" in plans["stats_lost"]
     if kind.name == "postgresql":
         assert plans["stats_pushed"].count("backward using") == 2
@@ -168,7 +169,7 @@ def test_it_costs_the_same_whatever_waits_and_was_finished(place: Place, kind: K
     few = rewritten(kind.engine_class, stats_history=lambda text: text.replace("100000", "1000"))
     queue = place.open_with(few).create_queue("work", payload="text")
     table = queue.context.table
-    params = {"n": 100, "age": 60.0, "now": queue.context.time(at(1_000_000))}
+    params = {"n": 100, "live": 100, "age": 60.0, "now": queue.context.time(at(1_000_000))}
 
     def steps() -> int:
         count = 0
@@ -180,7 +181,7 @@ def test_it_costs_the_same_whatever_waits_and_was_finished(place: Place, kind: K
 
         connection = sqlite3.connect(str(sa.make_url(place.url).database))
         connection.set_progress_handler(step, 1)
-        for operation in ("stats_history", "stats_finished", "stats_pushed", "stats_lost"):
+        for operation in ("stats_history", "stats_finished", "stats_failed", "stats_pushed", "stats_lost"):
             connection.execute(table.statement(operation), params).fetchall()
         connection.close()
         return count

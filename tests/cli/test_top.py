@@ -97,8 +97,8 @@ def _read_until(terminal: int, pattern: str) -> None:
 def test_stats_of_a_window(run: Run, db: Database) -> None:
     fill(db)
     shown = run("stats", "emails").stdout
-    assert re.search(r"last 300 s +pushed +pushed/s +finished +finished/s +redeliveries\n", shown)
-    assert re.search(r"emails +5 +0.0 +1 +0.0 +0\n", shown)
+    assert re.search(r"last 300 s +pushed +pushed/s +finished +finished/s +redeliveries +failed\n", shown)
+    assert re.search(r"emails +5 +0.0 +1 +0.0 +0 +1\n", shown)
     assert "from " in shown
     assert "to " in shown
     assert "wait 50 %" in shown

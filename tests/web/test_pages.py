@@ -278,9 +278,10 @@ def test_dead_letters_of_another_page_are_not_lost(client: Client, queues: Datab
 def test_the_time_of_a_plot_is_the_databases(client: Client, queues: Database) -> None:
     queue = queues.create_queue("work")
     queue.push("x", now=at(0))
-    assert "0 messages pushed and 0 finished in 300 seconds" in client.get("/queues/work").text
+    assert "0 messages pushed, 0 finished and 0 attempts failed in 300 seconds" in client.get("/queues/work").text
     queue.push("y")
-    assert "1 messages pushed and 0 finished in 3600 seconds" in client.get("/queues/work?window=3600").text
+    hour = client.get("/queues/work?window=3600").text
+    assert "1 messages pushed, 0 finished and 0 attempts failed in 3600 seconds" in hour
 
 
 def test_estimates_look_like_estimates(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,8 @@ def _print_windows(found: list[Stats], length: float, *, everybody: bool) -> Non
     who = f"last {length:g} s"
     lost = any(activity.lost for _, activity, _ in rows)
     click.echo()
-    columns = [who, "pushed", "pushed/s", "finished", "finished/s", "redeliveries", *(["lost"] if lost else [])]
+    counted = ["pushed", "pushed/s", "finished", "finished/s", "redeliveries", "failed"]
+    columns = [who, *counted, *(["lost"] if lost else [])]
     print_table(columns, [_counts(*row)[: len(columns)] for row in rows], cut=who)
     if any(activity.finished for _, activity, _ in rows):
         click.echo()
@@ -87,7 +88,8 @@ def _counts(name: str, activity: Activity, whole: bool) -> list[object]:
     pushed = activity.pushed, _rounded(activity.push_rate)
     finished = activity.finished, _rounded(activity.completion_rate)
     counted = [*pushed, *finished, activity.redeliveries]
-    return [name, *(cell if whole or cell is None else Estimate(cell) for cell in counted), activity.lost]
+    cells = (cell if whole or cell is None else Estimate(cell) for cell in counted)
+    return [name, *cells, activity.failed, activity.lost]
 
 
 def _times(times: Times | None) -> list[object]:

@@ -24,6 +24,8 @@ class Params(TypedDict, total=False):
     """The time to use; None: the database's clock."""
     n: int
     """The maximum number of messages."""
+    live: int
+    """The maximum number of messages of a state in the queue."""
     id: int
     ids: Ids
     token: str | None

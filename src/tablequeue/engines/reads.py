@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.parts import Part
-from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow, StatsRow
+from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow, StatsRow
 from tablequeue.engines.texts import Row
 
 
@@ -90,6 +90,13 @@ class Reads(Part):
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
         """Return the last `n` messages finished less than `age` seconds ago, the last one first."""
         return [*map(FinishedRow._make, self._rows(cursor, table, "stats_finished", params))]
+
+    def stats_failed(self, cursor: Cursor, table: Table, params: Params) -> list[FailedRow]:
+        """Return the attempts that failed less than `age` seconds ago.
+
+        Of up to `live` messages of each state in the queue, and of the last `n` that left it since then.
+        """
+        return [*map(FailedRow._make, self._rows(cursor, table, "stats_failed", params))]
 
     def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[PushedRow]:
         """Count the messages pushed less than `age` seconds ago by the time of the push, among the last `n` ids."""

@@ -66,6 +66,14 @@ class RangesRow(NamedTuple):
     """Seconds since the first ready one was pushed."""
 
 
+class FailedRow(NamedTuple):
+    """An attempt that failed."""
+
+    consumer: str | None
+    ago: float
+    """Seconds since it failed."""
+
+
 class FinishedRow(NamedTuple):
     """A finished message."""
 

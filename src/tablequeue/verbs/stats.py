@@ -9,7 +9,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
 
-from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
+from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
 from tablequeue.model.pacing import Duration, Rate
 from tablequeue.verbs import control
@@ -20,6 +20,8 @@ from tablequeue.verbs.context import Context, Params, seconds
 MOST = 50_000
 # Pushed messages that are read first, then ten times as many: mostly these reach further back than the window.
 FIRST = 1000
+# Messages of each state in the queue whose failed attempts are counted.
+LIVE = 10_000
 # Finished messages that are counted; of more the engine has an estimate. stats_history.sql has the same number.
 COUNTED = 100_000
 # Parts of the window that messages are counted in, for a plot.
@@ -42,12 +44,15 @@ class Activity:
     who              the name of the producer or consumer; None for the queue.
     pushed           messages pushed; `push_rate` a second. None for a consumer.
     finished         messages finished; `completion_rate` a second.
+    failed           attempts that failed or lost their lease, of messages in the queue and of finished ones; None for a
+                     producer. Of a message its first 3 errors and its last 7 count.
     redeliveries     attempts at the finished messages after the first one of each.
     lost             messages delivered at most once and never completed, at any time; None if the queue delivers at
                      least once, where none can be lost.
     wait_time        from the push to the first pop, of the finished messages; None if there are none.
     run_time         from the last pop to the finish; None if there are none.
-    pushed_slices    the pushed messages in each sixtieth of the window, the oldest first; `finished_slices` likewise.
+    pushed_slices    the pushed messages in each sixtieth of the window, the oldest first; `finished_slices` and
+                     `failed_slices` likewise.
     """
 
     who: str | None
@@ -61,6 +66,8 @@ class Activity:
     run_time: Times | None
     pushed_slices: tuple[int, ...] | None
     finished_slices: tuple[int, ...]
+    failed: int | None
+    failed_slices: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class Window:
     """What was done in the last `seconds`: with the queue, and by each producer and consumer, sorted by name.
 
     Exact while fewer than 50,000 messages were pushed, and fewer than 50,000 finished, in the window. Of more the last
-    50,000 count, `whole` is False, and the rates are over the time since the first of these.
+    50,000 count, `whole` is False, and the rates are over the time since the first of these. Failed attempts are those
+    of the last 50,000 messages that left the queue, and of up to 10,000 of each state in it.
     """
 
     seconds: float
@@ -166,7 +174,7 @@ def _a_second(rate: Rate | None) -> float | None:
 
 
 Who = str | None
-R = TypeVar("R", FinishedRow, PushedRow, LostRow)
+R = TypeVar("R", FailedRow, FinishedRow, PushedRow, LostRow)
 
 
 def times(durations: Iterable[float]) -> Times | None:
@@ -201,6 +209,7 @@ def _lost(context: Context, now: datetime | None) -> Sequence[LostRow] | None:
 def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now: datetime | None) -> Window:
     params: Params = {"age": length, "now": context.time(now)}
     finished = context.run(context.reads.stats_finished, params | {"n": MOST})
+    failed = context.run(context.reads.stats_failed, params | {"n": MOST, "live": LIVE})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
         pushed = context.run(context.reads.stats_pushed, params | {"n": most})
         number = sum(row.messages for row in pushed)
@@ -214,6 +223,7 @@ def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now
         who: Who,
         pushed: Sequence[PushedRow] | None,
         finished: Sequence[FinishedRow],
+        failed: Sequence[FailedRow] | None,
         lost: Sequence[LostRow] | None,
     ) -> Activity:
         count = _total(pushed)
@@ -229,25 +239,31 @@ def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now
             run_time=times([row.run for row in finished]),
             pushed_slices=None if pushed is None else _slices([(row.ago, row.messages) for row in pushed], length),
             finished_slices=_slices(Counter([row.ago for row in finished]).items(), length),
+            failed=None if failed is None else len(failed),
+            failed_slices=None if failed is None else _slices(Counter([row.ago for row in failed]).items(), length),
         )
 
-    def by_name(role: str, pushed: Sequence[PushedRow] | None) -> Iterator[Activity]:
+    def by_name(
+        role: str, pushed: Sequence[PushedRow] | None, failed: Sequence[FailedRow] | None
+    ) -> Iterator[Activity]:
         """Yield the activity of each producer or consumer."""
-        pushed_by, finished_by, lost_by = _by(role, pushed), _by(role, finished), _by(role, lost)
-        for who in sorted({*pushed_by, *finished_by, *lost_by}, key=lambda who: who or ""):
+        pushed_by, finished_by, failed_by = _by(role, pushed), _by(role, finished), _by(role, failed)
+        lost_by = _by(role, lost)
+        for who in sorted({*pushed_by, *finished_by, *failed_by, *lost_by}, key=lambda who: who or ""):
             yield activity(
                 who,
                 None if pushed is None else pushed_by[who],
                 finished_by[who],
+                None if failed is None else failed_by[who],
                 None if lost is None else lost_by[who],
             )
 
     return Window(
         seconds=length,
         whole=number < MOST and len(finished) < MOST,
-        queue=activity(None, pushed, finished, lost),
-        producers=tuple(by_name("producer", pushed)),
-        consumers=tuple(by_name("consumer", None)),
+        queue=activity(None, pushed, finished, failed, lost),
+        producers=tuple(by_name("producer", pushed, None)),
+        consumers=tuple(by_name("consumer", None, failed)),
     )
 
 

@@ -18,13 +18,20 @@ def spark(slices: Sequence[int], what: str, kind: str = "finished") -> Markup:
     return Markup(_svg("spark" if top else "spark empty", words, shape))
 
 
-def flow(pushed: Sequence[int], finished: Sequence[int], seconds: float) -> Markup:
-    """Return a plot of pushed and finished messages in a window. The page around it has the axes."""
-    top = max((*pushed, *finished, 1))
+def flow(pushed: Sequence[int], finished: Sequence[int], failed: Sequence[int], seconds: float) -> Markup:
+    """Return a plot of pushed and finished messages and of failed attempts in a window.
+
+    The page around it has the axes.
+    """
+    top = max((*pushed, *finished, *failed, 1))
     grid = "".join(f'<path class="grid" d="M0 {HEIGHT * part // 4}H{WIDTH}"/>' for part in (1, 2, 3))
-    tips = "".join(_tips(pushed, finished, seconds))
-    shapes = grid + _area(finished, top, "finished") + _line(pushed, top, "pushed") + tips
-    words = f"{sum(pushed)} messages pushed and {sum(finished)} finished in {seconds:g} seconds"
+    tips = "".join(_tips(pushed, finished, failed, seconds))
+    lines = _line(pushed, top, "pushed") + (_line(failed, top, "failed") if any(failed) else "")
+    shapes = grid + _area(finished, top, "finished") + lines + tips
+    words = (
+        f"{sum(pushed)} messages pushed, {sum(finished)} finished and {sum(failed)} attempts failed in "
+        f"{seconds:g} seconds"
+    )
     return Markup(_svg("flow", words, shapes))
 
 
@@ -52,12 +59,12 @@ def _line(slices: Sequence[int], top: int, kind: str) -> str:
     return f'<path class="line {kind}" d="M{"L".join(_points(slices, top))}"/>'
 
 
-def _tips(pushed: Sequence[int], finished: Sequence[int], seconds: float) -> Iterable[str]:
+def _tips(pushed: Sequence[int], finished: Sequence[int], failed: Sequence[int], seconds: float) -> Iterable[str]:
     """Yield rectangles with the tooltips of the slices."""
     step, length = WIDTH / len(pushed), seconds / len(pushed)
-    for place, (new, done) in enumerate(zip(pushed, finished, strict=True)):
+    for place, (new, done, no) in enumerate(zip(pushed, finished, failed, strict=True)):
         ago = seconds - place * length
         yield (
             f'<rect class="tip" x="{place * step:.0f}" y="0" width="{step:.0f}" height="{HEIGHT}">'
-            f"<title>{ago:.0f} to {ago - length:.0f} s ago: {new} pushed, {done} finished</title></rect>"
+            f"<title>{ago:.0f} to {ago - length:.0f} s ago: {new} pushed, {done} finished, {no} failed</title></rect>"
         )
