@@ -126,8 +126,8 @@ def relayed(place: Place) -> Iterator[tuple[Relay, Place]]:
         behind.close()
 
 
-# Seconds between two looks at who waits for whom. MariaDB shows waits as they were at the last look of anybody, if that
-# is less than a tenth of a second ago.
+# Seconds between two looks at the waits for locks. MariaDB shows the waits as of the last look of any session, if that
+# was less than a tenth of a second ago.
 PACE = 0.11
 
 

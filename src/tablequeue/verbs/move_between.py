@@ -1,4 +1,4 @@
-"""Move all messages of a queue to a queue of another database. Each ends there once, whatever is killed when.
+"""Move all messages of a queue to a queue of another database. Each arrives exactly once, also after kills.
 
 A message goes three steps, each of which is one transaction of one database:
 

@@ -59,7 +59,7 @@ def duration(value: float | timedelta | None) -> str:
 
 
 def notes_of(found: Iterable[Stats], *, but: str | None = None) -> list[str]:
-    """Return the notes on these statistics: which queues are paused, and what each `~` is, without that for `but`."""
+    """Return notes on these statistics: which queues are paused, and what each `~` means; `but` is left out."""
     found = list(found)
     return [*pauses_of(found), *estimates_of(found, but=but)]
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tablequeue.model.definition import History
 
-# Seconds that a queue stays at least after its last use: its consumers tell of themselves three times in that time.
+# The least seconds that a queue stays after its last use. Its consumers renew their entry three times in that time.
 SHORTEST_LIFE = 60.0
 # Seconds that a queue stays that is deleted with its last consumer, if it never had one or that one was killed.
 LIFE_WITHOUT_CONSUMERS = 300.0

@@ -21,7 +21,7 @@ logger = logging.getLogger("tablequeue.contrib.kombu")
 
 TRANSIENT_QUEUES = "kombu.transient"
 """The queue of the database whose groups are the transient queues."""
-# Messages expire only if their queue has that option. Those that should not, in a hundred years.
+# Messages expire only if their queue has that option. In such a queue, one without an expiry gets a hundred years.
 NEVER = 100 * 365 * 86400.0
 # No transient message is older than that, whatever its queue says: one that was pushed to a queue that is gone.
 LONGEST_TRANSIENT = 86400.0
