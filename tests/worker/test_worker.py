@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 from datetime import timedelta
 from pathlib import Path
@@ -69,6 +71,25 @@ def test_a_long_error_is_shortened_and_so_is_the_line_of_the_log(
     lines = [record.getMessage() for record in caplog.records if "failed and is" in record.getMessage()]
     assert len(lines) == 2
     assert max(map(len, lines)) <= LONGEST_ERROR
+
+
+def test_what_asyncio_logs_of_a_task_that_nobody_awaits_is_shortened(
+    db: Database, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.push("work")
+
+    async def fails() -> None:
+        raise ValueError("x" * 3_000_000)
+
+    async def leaves_a_task(message: Claim) -> None:
+        await asyncio.wait({asyncio.ensure_future(fails())})
+
+    of(leaves_a_task).run(db, drain=True)
+    gc.collect()
+    lines = [record.getMessage() for record in caplog.records if "never retrieved" in record.getMessage()]
+    assert len(lines) == 1
+    assert "ValueError" in lines[0]
+    assert len(lines[0]) < 2 * LONGEST_ERROR
 
 
 @every_kind_of_consumers

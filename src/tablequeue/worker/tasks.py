@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from tablequeue.errors import Cancelled
+from tablequeue.model.message import error_text
 from tablequeue.observe.telemetry import processing
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
@@ -41,6 +42,7 @@ class Loop:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(_log_unnoticed)
         while not self._closed:
             self._log_errors(self.loop.run_forever)
         for task in asyncio.all_tasks(self.loop):
@@ -54,8 +56,14 @@ class Loop:
     def _log_errors(run: Callable[[], object]) -> None:
         try:
             run()
-        except BaseException:  # a SystemExit of one task would end the loop, which other tasks need
-            logger.exception("a task of a handler would have ended the event loop, which goes on")
+        except BaseException as error:  # a SystemExit of one task would end the loop, which other tasks need
+            logger.error("a task of a handler would have ended the event loop, which goes on\n%s", error_text(error))
+
+
+def _log_unnoticed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what asyncio says of an error that nobody awaits, in a task of a handler; the ends of a long one."""
+    error = context.get("exception")
+    logger.error("%s\n%s", context["message"], "" if error is None else error_text(error))
 
 
 class TaskPool(Pool):
