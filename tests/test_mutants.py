@@ -553,6 +553,35 @@ def test_a_group_that_was_claimed_while_the_claim_waited(place: Place, kind: Kin
     assert all(getattr(mutant, "rewrites", {"": 1}).values()), "the mutant is no mutant"
 
 
+@only("mariadb")
+@pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
+def test_a_group_that_was_claimed_after_the_look(
+    place: Place, kind: Kind, monkeypatch: pytest.MonkeyPatch, mutated: bool
+) -> None:
+    """A claim whose packet does not compare the number of claims of the group counts too few."""
+    from tablequeue.engines.mysql import claims
+
+    mutant = rewritten(r" and stripe\.claims = given\.claims", "", "lock_stripes")(kind.engine_class)
+    engine = mutant if mutated else kind.engine_class
+    queue = place.open_with(engine).create_queue("work", payload="text", groups="fair", per_group=2)
+    queue.push_many("abcd", group="g")
+    other = place.open_with(engine).queue("work")
+    chosen = claims.groups_and_wanted
+
+    def forestalled(*values: Any) -> Any:
+        monkeypatch.setattr(claims, "groups_and_wanted", chosen)
+        first = other.pop_many(2)
+        other.release_many(first, delay=60)
+        assert [claim.payload for claim in other.pop_many(2)] == ["c", "d"]
+        for claim in first:
+            other.reschedule(claim.id, delay=0)
+        return chosen(*values)
+
+    monkeypatch.setattr(claims, "groups_and_wanted", forestalled)
+    got = [claim.payload for claim in queue.pop_many(4)]
+    assert got == (["a", "b"] if mutated else [])
+
+
 @only("postgresql", "mariadb")
 @pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
 def test_a_run_that_began_while_a_promotion_waited(place: Place, kind: Kind, mutated: bool) -> None:

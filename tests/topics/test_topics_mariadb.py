@@ -6,22 +6,24 @@ import random
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database
+from tablequeue.engines.mysql import topics as mysql_topics
 from tablequeue.engines.mysql.connection import MySQLCursor
 from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.mysql.ranges import LOOK
 from tablequeue.engines.ranges import PUMPED
-from tablequeue.errors import QueueNotFound
+from tablequeue.errors import DatabaseError, QueueNotFound
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs.topics import trim
 from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, refuses
+from tests.test_mutants import rewritten
 
 pytestmark = only("mariadb")
 
@@ -70,6 +72,32 @@ def test_a_hole_is_closed_when_nobody_fills_it(place: Place, topic: Topic, mail:
     assert counts(mail) == {"finished": 4}
     mail.seek("beginning")
     assert popped(mail) == ["f", "d", "e", "g"], "the rows that close a hole are no messages"
+
+
+@pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
+def test_offsets_that_another_session_gave_after_a_look(
+    place: Place, topic: Topic, mail: Subscription, monkeypatch: pytest.MonkeyPatch, mutated: bool
+) -> None:
+    """A packet that does not compare the number of changes gives messages a second offset."""
+    engine = rewritten(" and last_id = :version", "", "sequence")(MySQL) if mutated else MySQL
+    one, other = (place.open_with(engine).topic("events").context for _ in range(2))
+    look = mysql_topics.sent
+
+    def forestalled(*values: Any) -> Any:
+        found = look(*values)
+        if not late.closed:
+            late.commit()
+            late.close()
+            other.run(MySQL.topics.sequence, {})
+        return found
+
+    with open_transaction(place) as late:
+        topic.push_many("abc", connection=late)
+        topic.push_many("def")
+        monkeypatch.setattr(mysql_topics, "sent", forestalled)
+        with pytest.raises(DatabaseError, match="Duplicate") if mutated else nullcontext():
+            one.run(MySQL.topics.sequence, {})
+    assert popped(mail) == [*"abcdef"]
 
 
 def test_a_young_hole_and_a_wide_one_stay(place: Place, topic: Topic, mail: Subscription) -> None:
