@@ -560,22 +560,22 @@ def test_a_group_that_was_claimed_after_the_look(
 ) -> None:
     """A claim whose packet does not compare the number of claims of the group counts too few."""
     from tablequeue.engines.mysql import claims
+    from tablequeue.engines.mysql.fair import groups_and_wanted
 
     mutant = rewritten(r" and stripe\.claims = given\.claims", "", "lock_stripes")(kind.engine_class)
     engine = mutant if mutated else kind.engine_class
     queue = place.open_with(engine).create_queue("work", payload="text", groups="fair", per_group=2)
     queue.push_many("abcd", group="g")
     other = place.open_with(engine).queue("work")
-    chosen = claims.groups_and_wanted
 
     def forestalled(*values: Any) -> Any:
-        monkeypatch.setattr(claims, "groups_and_wanted", chosen)
+        monkeypatch.setattr(claims, "groups_and_wanted", groups_and_wanted)
         first = other.pop_many(2)
         other.release_many(first, delay=60)
         assert [claim.payload for claim in other.pop_many(2)] == ["c", "d"]
         for claim in first:
             other.reschedule(claim.id, delay=0)
-        return chosen(*values)
+        return groups_and_wanted(*values)
 
     monkeypatch.setattr(claims, "groups_and_wanted", forestalled)
     got = [claim.payload for claim in queue.pop_many(4)]

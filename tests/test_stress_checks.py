@@ -697,6 +697,9 @@ def test_a_handle_of_another_topic(book: Book) -> None:
 def test_a_call_that_waits_for_another_client(mail: Book) -> None:
     mail.pop(10, end=23)
     assert of_topics(mail) == {"blocked"}
+    mail.op("stop", 11, 20, who="run", whom="bob")
+    assert of_topics(mail) == {"blocked"}
+    assert not [*topics.waited(mail.ops, side_by_side=False)], "there is one writer at a time"
     mail.op("stop", 11, 20, who="run", whom="ada")
     assert of_topics(mail) == set()
 

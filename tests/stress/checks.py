@@ -278,7 +278,7 @@ def blocked(story: Story) -> Iterator[Violation]:
     """No pop or finish waits for long for another client that hangs, or for its transaction."""
     for op in story.ops:
         if op.verb in ("pop", *FINISHING, "extend") and op.end < inf and not op.txn and not op.wait and not op.kept:
-            own = [*story.stalls, *story.servers, *story.stops[op.who]]
+            own = [*story.stalls, *story.servers, *story.stops_before(op.who)]
             excused = sum(window.end - window.begin + GRACE for window in own if window.meets(op.begin, op.end))
             if op.end - op.begin - excused > ANSWER:
                 text = f"{op.verb} of {op.who} took {op.end - op.begin:.1f} s ({op.name})"

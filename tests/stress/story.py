@@ -201,6 +201,10 @@ class Story:
             by[message.queue].append(message)
         return by
 
+    def stops_before(self, who: str) -> list[Window]:
+        """Return the stops that a client waits for: its own; where there is one writer at a time, those of all."""
+        return self.stops[who] if self.side_by_side else [stop for stops in self.stops.values() for stop in stops]
+
     def ops_of(self, who: str) -> list[Op]:
         return self._by_client[who]
 

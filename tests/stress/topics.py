@@ -319,8 +319,10 @@ def claims_of(ops: list[Op], name: str, seeks: list[Op]) -> dict[int, list[Held]
     return claims
 
 
-def judge(ops: list[Op], keeps: bool, rest: int, expected: Sequence[str] = EXPECTED) -> Iterator[Violation]:
-    yield from waited(ops)
+def judge(
+    ops: list[Op], keeps: bool, rest: int, expected: Sequence[str] = EXPECTED, side_by_side: bool = True
+) -> Iterator[Violation]:
+    yield from waited(ops, side_by_side)
     for op in ops:
         if op.error not in expected:
             yield Violation("error", f"{op.verb}: {op.error}: {op.text}", op.queue, at=op.begin)
@@ -339,12 +341,12 @@ def judge(ops: list[Op], keeps: bool, rest: int, expected: Sequence[str] = EXPEC
             yield from missing(name, claims, seeks, pushes, keeps)
 
 
-def waited(ops: list[Op]) -> Iterator[Violation]:
+def waited(ops: list[Op], side_by_side: bool) -> Iterator[Violation]:
     """No claim and no finish of what stays waits for long for somebody else."""
-    story = Story([op for op in ops if op.verb in ("kill", "hung", "stop", "server", "stall")], [], {})
+    story = Story([op for op in ops if op.verb in ("kill", "hung", "stop", "server", "stall")], [], {}, side_by_side)
     for op in ops:
         if op.verb in ("pop", "complete", "fail", "release") and op.queue != "other" and op.end < inf:
-            own = [*story.stalls, *story.servers, *story.stops[op.who]]
+            own = [*story.stalls, *story.servers, *story.stops_before(op.who)]
             excused = sum(window.end - window.begin + GRACE for window in own if window.meets(op.begin, op.end))
             if op.end - op.begin - excused > ANSWER:
                 text = f"{op.verb} of {op.who} took {op.end - op.begin:.1f} s ({op.name})"
@@ -445,7 +447,8 @@ class TopicRound(Round):
         ops = read(self.folder)
         rest = [op.n for op in ops if op.verb == "left"][-1]
         broken = BROKEN if {"idle", "server"} & {*self.mix.kinds} else ()
-        found = list(judge(ops, keep(self.mix) == "forever", rest, (*EXPECTED, *broken)))
+        expected = (*EXPECTED, *broken)
+        found = list(judge(ops, keep(self.mix) == "forever", rest, expected, self.ground.kind.side_by_side))
         found += [Violation(op.verb, op.text or op.whom, at=op.begin) for op in ops if op.verb in FAULTS]
         return Result(self.mix, self.folder, None, found, self._told(ops))
 

@@ -16,6 +16,7 @@ from tablequeue import Claim, Database
 from tablequeue.engines.mysql import topics as mysql_topics
 from tablequeue.engines.mysql.connection import MySQLCursor
 from tablequeue.engines.mysql.engine import MySQL
+from tablequeue.engines.mysql.packets import sent
 from tablequeue.engines.mysql.ranges import LOOK
 from tablequeue.engines.ranges import PUMPED
 from tablequeue.errors import DatabaseError, QueueNotFound
@@ -81,10 +82,9 @@ def test_offsets_that_another_session_gave_after_a_look(
     """A packet that does not compare the number of changes gives messages a second offset."""
     engine = rewritten(" and last_id = :version", "", "sequence")(MySQL) if mutated else MySQL
     one, other = (place.open_with(engine).topic("events").context for _ in range(2))
-    look = mysql_topics.sent
 
     def forestalled(*values: Any) -> Any:
-        found = look(*values)
+        found = sent(*values)
         if not late.closed:
             late.commit()
             late.close()
