@@ -134,9 +134,9 @@ PACE = 0.11
 # The number of sessions of these ports that do something else than wait for their client.
 BUSY = {
     "postgresql": "select count(*) from pg_stat_activity where client_port in ({}) "
-    "and wait_event not in ('ClientWrite', 'ClientRead')",
+    "and coalesce(wait_event, 'runs') not in ('ClientWrite', 'ClientRead')",
     "mariadb": "select count(*) from information_schema.processlist where substring_index(host, ':', -1) in ({}) "
-    "and command <> 'Sleep' and state not like 'Writing to net%%'",
+    "and command <> 'Sleep' and coalesce(state, '') not like 'Writing to net%%'",
 }
 
 
