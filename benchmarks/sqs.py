@@ -5,8 +5,9 @@
 Sixteen processes of boto3 on loopback send ten messages per request, and then receive and delete ten per request.
 Beside them: the same clients against moto's server, which keeps messages in memory, and the verbs of Python one by one
 in one process. The environment variable TABLEQUEUE_BENCH_MOTO names a virtual environment with `moto[server,sqs]`. One
-client drains a FIFO queue with a long backlog, and one with a short backlog, in turns. The processor time of the
-endpoint with long polls comes from /proc, so this part needs Linux.
+client drains two FIFO queues in turns: with a long and a short backlog, and with one group and many. The processor time
+of the endpoint comes from /proc, so these parts need Linux: with long polls, and of one client with one message per
+request.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import boto3
@@ -42,11 +43,14 @@ CLIENTS, BATCH = 16, 10
 MESSAGES, FULL = 320, 16_000
 LONG, LONG_FULL, SHORT, DRAINED, DRAINED_FULL = 5_000, 200_000, 1_000, 100, 500
 GROUPS = 1_000
+# Messages that wait in one group, and in many; single messages whose processor time is counted.
+IN_ONE, SINGLE, SINGLE_FULL = 20_000, 300, 3_000
 # Long polls, and seconds in which the processor time is counted.
 POLLS, SECONDS, SECONDS_FULL = 500, 3, 15
 MOTO = "TABLEQUEUE_BENCH_MOTO"
-# The aims: over moto's server, over the verbs of Python, of the long backlog over the short one, and % of a core.
-OVER_MOTO, OVER_PYTHON, OVER_SHORT, CORE = 3, 0.5, 0.9, 5
+# The aims: over moto's server, over the verbs of Python, of the long backlog over the short one, of one group over
+# many, % of a core, and milliseconds of a core for a request.
+OVER_MOTO, OVER_PYTHON, OVER_SHORT, OVER_MANY, CORE, REQUEST = 3, 0.5, 0.9, 0.7, 5, 0.4
 CONDITIONS = (
     f"{CLIENTS} processes of boto3 on loopback, {BATCH} messages of 100 bytes per request. Every commit of tablequeue "
     "is flushed; moto's server keeps everything in memory, and delivers some messages twice."
@@ -170,11 +174,18 @@ def clients(engine: str, ours: str, other: str | None, queue: Queue, messages: i
             yield Figure(LABELS[engine], what, name, "messages/s", rates, aims.get(name))
 
 
-def backlog(engine: str, ours: str, db: tablequeue.Database, long: int, drained: int, repeats: int) -> Figure:
-    """Measure how fast one client drains a FIFO queue with a long backlog, over one with a short backlog.
+class Backlog(NamedTuple):
+    """What waits in a FIFO queue."""
 
-    Groups have as many messages in both, because a receive takes several of one group at once.
-    """
+    name: str
+    messages: int
+    groups: int
+
+
+def backlogs(
+    engine: str, ours: str, db: tablequeue.Database, first: Backlog, second: Backlog, drained: int, repeats: int
+) -> list[float]:
+    """Return how fast one client drains a FIFO queue, over another one, for each round."""
     numbers = count()
     queues = {}
 
@@ -182,7 +193,7 @@ def backlog(engine: str, ours: str, db: tablequeue.Database, long: int, drained:
         new = ((next(numbers), n % groups) for n in range(messages))
         queue.push_many([NewMessage(BODY, group=str(group), key=str(number)) for number, group in new])
 
-    for name, waiting, groups in (("long", long, GROUPS), ("short", SHORT, GROUPS * SHORT // long)):
+    for name, waiting, groups in (first, second):
         set = {"FifoQueue": "true", "VisibilityTimeout": "3600"}
         url = client(ours).create_queue(QueueName=f"{name}.fifo", Attributes=set)["QueueUrl"]
         queue = db.queue(f"{name}.fifo")
@@ -196,10 +207,36 @@ def backlog(engine: str, ours: str, db: tablequeue.Database, long: int, drained:
         return found
 
     works = {name: lambda made=made: work(*made) for name, made in queues.items()}
-    rates = interleaved(works, repeats, f"{engine}: a FIFO backlog")
-    ratios = [long / short for long, short in zip(rates["long"], rates["short"], strict=True)]
+    rates = interleaved(works, repeats, f"{engine}: FIFO backlogs")
+    return [one / other for one, other in zip(rates[first.name], rates[second.name], strict=True)]
+
+
+def fifo(engine: str, ours: str, db: tablequeue.Database, long: int, drained: int, repeats: int) -> Iterator[Figure]:
+    """Measure FIFO queues: a long backlog over a short one, and one group over many.
+
+    Groups of the long and the short one have as many messages, because a receive takes several of a group at once.
+    """
+    both = Backlog("long", long, GROUPS), Backlog("short", SHORT, GROUPS * SHORT // long)
     what = f"receive + delete of {long:,} waiting in {GROUPS:,} groups / of {SHORT:,}"
-    return Figure(LABELS[engine], what, OURS, "ratio", ratios, OVER_SHORT)
+    yield Figure(LABELS[engine], what, OURS, "ratio", backlogs(engine, ours, db, *both, drained, repeats), OVER_SHORT)
+    both = Backlog("one", IN_ONE, 1), Backlog("many", IN_ONE, GROUPS)
+    what = f"receive + delete of {IN_ONE:,} waiting in one group / in {GROUPS:,}"
+    yield Figure(LABELS[engine], what, OURS, "ratio", backlogs(engine, ours, db, *both, drained, repeats), OVER_MANY)
+
+
+def single(engine: str, ours: str, pid: int, messages: int, repeats: int) -> Figure:
+    """Measure the processor time of the endpoint for a request about one message."""
+    sqs = client(ours)
+    queue = sqs.create_queue(QueueName="single")["QueueUrl"]
+    times = []
+    for _ in range(repeats):
+        before = _processor_time(pid)
+        for n in range(messages):
+            sqs.send_message(QueueUrl=queue, MessageBody=f"{BODY}{n:07}")
+            (message,) = sqs.receive_message(QueueUrl=queue)["Messages"]
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+        times.append(1000 * (_processor_time(pid) - before) / (3 * messages))
+    return Figure(LABELS[engine], "processor time of a request, one message each", OURS, "ms", times, REQUEST)
 
 
 async def polled(ours: str, pid: int, seconds: float) -> float:
@@ -246,7 +283,8 @@ def main() -> None:
             queue = db.create_queue("verbs", payload="text", history="none")
             figures += clients(engine, ours, other, queue, FULL if full else MESSAGES, arguments.repeats)
             sizes = (LONG_FULL, DRAINED_FULL) if full else (LONG, DRAINED)
-            figures.append(backlog(engine, ours, db, *sizes, arguments.repeats))
+            figures += fifo(engine, ours, db, *sizes, arguments.repeats)
+            figures.append(single(engine, ours, pid, SINGLE_FULL if full else SINGLE, arguments.repeats))
             used = asyncio.run(polled(ours, pid, SECONDS_FULL if full else SECONDS))
             figures.append(Figure(LABELS[engine], f"{POLLS} long polls", OURS, "% of a core", [used], CORE))
     save("sqs", "The SQS endpoint", CONDITIONS, figures, keep=full)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from tablequeue.http.hosts import is_here, is_private
 from tablequeue.sqs.errors import SqsError
+from tablequeue.sqs.urls import REMEMBERED
 
 
 def refuse_pages(headers: Mapping[str, str]) -> None:
@@ -42,6 +44,11 @@ def refuse_pages_of_network(method: str, headers: Mapping[str, str]) -> None:
 
 
 def _is_here(url: str) -> bool:
+    return _known(url) if len(url) <= REMEMBERED else is_here(_host(url))
+
+
+@lru_cache(maxsize=1000)
+def _known(url: str) -> bool:
     return is_here(_host(url))
 
 

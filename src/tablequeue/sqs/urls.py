@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -13,6 +14,8 @@ _ARN = re.compile(r"arn:aws[a-z-]*:sqs:[^:]*:[^:]*:[^:]+")
 # Regions by their start, whose ARNs have another partition than `aws`.
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 ACCOUNT = re.compile("[0-9]{12}")
+REMEMBERED = 500
+"""The characters of the longest URL whose parts are remembered."""
 
 
 class Place(NamedTuple):
@@ -30,15 +33,20 @@ class Place(NamedTuple):
 
     def of(self, url: str) -> tuple[Place, str]:
         """Return the place and the name of the queue of a URL, a path, or a name alone. What it leaves out is here."""
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            return self, ""  # no queue has this name
-        path = parts.path.rstrip("/")
-        *before, name = path.split("/")
-        account = before[-1] if before and ACCOUNT.fullmatch(before[-1]) else self.account
-        found = _IN_PATH.fullmatch(path)
-        return Place(account, (found and found[1]) or region_in(parts.netloc) or self.region), unquote(name)
+        return _parsed(self, url) if len(url) <= REMEMBERED else _parsed.__wrapped__(self, url)
+
+
+@lru_cache(maxsize=1000)
+def _parsed(place: Place, url: str) -> tuple[Place, str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return place, ""  # no queue has this name
+    path = parts.path.rstrip("/")
+    *before, name = path.split("/")
+    account = before[-1] if before and ACCOUNT.fullmatch(before[-1]) else place.account
+    found = _IN_PATH.fullmatch(path)
+    return Place(account, (found and found[1]) or region_in(parts.netloc) or place.region), unquote(name)
 
 
 def of_arn(arn: str) -> tuple[Place, str]:
