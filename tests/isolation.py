@@ -141,7 +141,7 @@ class Session:
         self.running: Future[Noted] | None = None
         self.step: Step
         engine = sa.create_engine(place.url, connect_args=dict(kind.patient))
-        sa.event.listen(engine, "connect", lambda dbapi, _: self.raw.append(dbapi))
+        sa.event.listen(engine, "connect", self._connected)
         place.engines.append(engine)
         self.database = tablequeue.connect(engine, schema=place.schema, name=name)
         place.opened.append(self.database)
@@ -149,6 +149,10 @@ class Session:
         self.thread = ThreadPoolExecutor(1)
         self.queue: Queue
         self.peers: Mapping[str, Session] = {}
+
+    def _connected(self, dbapi: Any, record: Any) -> None:
+        self.raw.append(dbapi)
+        self.kind.number(dbapi)  # SQL Server's drivers ask for it, which they cannot do while the session waits
 
     @property
     def caller(self) -> sa.Connection | None:

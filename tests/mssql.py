@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
 URL = os.environ.get("TABLEQUEUE_TEST_MSSQL_URL")
+# Connections of one test at most: a server with little memory refuses more. Each process of pytest runs one test at a
+# time; `make test ENGINE=mssql` has two.
+CONNECTIONS = 100
 RCSI = "off" if os.environ.get("TABLEQUEUE_TEST_MSSQL_RCSI", "").lower() == "off" else "on"
 
 
@@ -24,14 +28,33 @@ def kinds(kind: Callable[..., Any]) -> Iterator[Any]:
             "mssql",
             lambda request: request.getfixturevalue("mssql_url"),
             crowd=16,
-            producers_and_consumers=(4, 25),  # 100 connections: a server with little memory refuses more
+            producers_and_consumers=(4, CONNECTIONS // 4),
             side_by_side=True,
             explain=None,  # SHOWPLAN is a session setting, and does not show prepared batches
             sorts="sort",
             analyze="update statistics ",
             dict_rows=None,
             drop_schema=None,
+            number=_number,
+            blocked=_blocked,
         )
+
+
+@lru_cache(1000)
+def _number(dbapi: Any) -> int:
+    """Ask a connection for the number of its session, the first time: one that waits could not answer."""
+    with closing(dbapi.cursor()) as cursor:
+        cursor.execute("select @@spid")
+        number: int = cursor.fetchone()[0]
+    dbapi.rollback()
+    return number
+
+
+def _blocked(watch: sa.Connection) -> set[int]:
+    rows = watch.exec_driver_sql(
+        "select session_id from sys.dm_exec_requests where blocking_session_id <> 0 and database_id = db_id()"
+    )
+    return set(rows.scalars())
 
 
 @contextmanager

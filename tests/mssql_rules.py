@@ -243,6 +243,12 @@ def looks(batch: str, layout: Layout) -> list[str]:
     return [f"{table} without readcommittedlock" for table, hints, _ in found if "readcommittedlock" not in hints]
 
 
+def times(batch: str, layout: Layout) -> list[str]:
+    """The time of a key begins with its message: the statement that took the key ran before, and may have waited."""
+    named = re.search(r"\bupdate taken\nset id = ", batch)
+    return ["the time of a key without that of its message"] if named and "message.pushed_at)" not in batch else []
+
+
 def outputs(batch: str, layout: Layout) -> list[str]:
     """OUTPUT ... INTO has as many values as columns, and fills every column that is not nullable."""
     wrong = []
@@ -340,6 +346,7 @@ RULES: tuple[Callable[[str, Layout], list[str]], ...] = (
     variables,
     columns,
     looks,
+    times,
     outputs,
     answers,
     filtered,

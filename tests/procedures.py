@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 from tablequeue import errors
 from tablequeue.engines import procedures
@@ -17,6 +17,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mssql.connection import Batch
+from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of_ids
 from tablequeue.engines.texts import Row
 from tablequeue.model.definition import Definition
 from tests.servers import KINDS, VariantKind
@@ -29,8 +30,8 @@ FILES = frozenset(
 )
 # In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})
-# The procedures and the verbs draw different tokens; this maps one to the other.
-TOKENS: dict[str, str] = {}
+# The procedures and the verbs draw different tokens. This maps one to those of the calls that claimed the batch.
+TOKENS: dict[str, list[str]] = {}
 
 Params = dict[str, Any]  # those of the procedures have names of their own
 Call = Callable[[Cursor, Table, str, Params], list[Row]]
@@ -60,16 +61,18 @@ def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[
     return rows
 
 
-def on_mssql(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Row]:
-    """In arrays, payloads and headers are strings with their text, and a call has at most 1,000 messages."""
+def on_mssql(cursor: Cursor, table: Table, verb: str, params: Params, in_steps: bool = False) -> list[Row]:
+    """In arrays, payloads and headers are strings with their text, and a call has at most 1,000 messages. So a caller
+    with more makes several calls, `in_steps`."""
     given = dict(params)
     if given.get("token") is not None:
         given["token"] = str(given["token"]).replace("-", "").lower()
-    if verb in ("pop", "take") and isinstance(given.get("n"), int):
-        given["n"] = min(given["n"], 1000)
+    if verb in ("pop", "take") and isinstance(given.get("n"), int) and given["n"] > STEP:
+        n = given["n"] if in_steps else STEP
+        return claimed_in_steps(lambda wanted: _run(cursor, table, verb, given | {"n": wanted}), n)
     if verb in ("push_many", "push_each"):
         messages = _strings(given["messages"], table.definition.payload, verb == "push_each")
-        steps = _steps(messages) if cursor.ours else [messages]
+        steps = _steps(messages) if in_steps else [messages]
         return [row for step in steps for row in _run(cursor, table, verb, given | {"messages": step})]
     return _run(cursor, table, verb, given)
 
@@ -156,7 +159,7 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
 
     Only the procedures sweep, and nothing else does.
     """
-    call = CALLS[kind]
+    call = partial(on_mssql, in_steps=True) if kind == "mssql" else CALLS[kind]
     # On these engines an error aborts the transaction if there is no savepoint before it, and on SQL Server always.
     saves, dooms = kind == "postgresql", kind == "mssql"
 
@@ -187,7 +190,7 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
                 given["lease"] = params["lease"]
             rows = call(cursor, table, "pop", given)
             if rows:
-                TOKENS[params["token"]] = str(rows[0][-1])
+                TOKENS[params["token"]] = [*dict.fromkeys(str(row[-1]) for row in rows)]
             return [row[:-1] for row in rows]
 
         def complete_and_claim(self, cursor: Cursor, table: Table, params: Any) -> Any:
@@ -242,8 +245,12 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
 
         def _held(self, cursor: Cursor, table: Table, verb: str, params: Params, names: Sequence[str]) -> list[Row]:
             """Return the rows of a procedure that acts under a token; none if it reports that the lease is lost."""
-            given = {name: params[name] for name in names}
-            given["token"] = TOKENS.get(params["token"], params["token"])
+            steps: list[Any] = steps_of_ids(cast(Any, params)) if dooms and "ids" in names else [params]
+            tokens = TOKENS.get(params["token"], [params["token"]])
+            given = [{name: step[name] for name in names} | {"token": token} for step in steps for token in tokens]
+            return [row for each in given for row in self._under(cursor, table, verb, each)]
+
+        def _under(self, cursor: Cursor, table: Table, verb: str, given: Params) -> list[Row]:
             if dooms and not _holds(cursor, table, given):
                 return []
             if saves:

@@ -178,6 +178,8 @@ class Place:
     schema: str | None
     opened: list[Database] = field(default_factory=list)
     engines: list[sa.Engine] = field(default_factory=list)
+    url_file: Path | None = None
+    """A file with the URL, for Spark, which is given no password."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Place, (self.url, self.schema))

@@ -26,7 +26,7 @@ from tests.sqs.support import client, serving
 from tests.support import claimed, counts, idle_for_long, refuses
 from tests.test_crashes import own_kind, own_place, own_server  # noqa: F401  (fixtures)
 
-servers = only("postgresql", "mariadb")
+servers = only("postgresql", "mariadb", "mssql")
 
 
 class Scene:
@@ -329,6 +329,13 @@ WORDS = {
         "kill {}",
         "select id from information_schema.processlist",
     ),
+    "mssql": Words(
+        # Reads wait for a change of the table, not for a lock on it: under READ_COMMITTED_SNAPSHOT they take none.
+        "alter table {} set (lock_escalation = disable)",
+        "select session_id from sys.dm_exec_requests where blocking_session_id <> 0 and database_id = db_id()",
+        "kill {}",
+        "select session_id from sys.dm_exec_sessions",
+    ),
 }
 
 
@@ -465,7 +472,7 @@ def read_only(place: Place) -> Iterator[tuple[Database, Callable[[], None]]]:
         run(drop)
 
 
-@servers
+@only("postgresql", "mariadb")
 def test_a_connection_that_is_read_only_is_made_anew(place: Place) -> None:
     place.open().create_queue("work", payload="text").push("x")
     with read_only(place) as (database, heal):

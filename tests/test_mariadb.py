@@ -393,15 +393,3 @@ def test_a_queue_of_the_name_of_a_history_is_no_leftover(db: Database, place: Pl
     place.execute(f"rename table {place.table('y')} to {place.table('x_history')}")
     refuses(errors.QueueDiffers, db.create_queue, "x")
     assert place.execute(f"select payload from {place.table('x_history')}") == [("precious",)]  # noqa: S608
-
-
-def test_the_time_of_a_key_begins_with_the_push(db: Database, place: Place) -> None:
-    """Each statement has a time of its own, and the key is taken one statement before the message is inserted."""
-    queue = db.create_queue("work", payload="text", key_for=60)
-    queue.push("x", key="k")
-    table = place.table("work")
-    ((early,),) = place.execute(
-        f"select timestampdiff(microsecond, taken_until, pushed_at + interval 60 second) "  # noqa: S608
-        f"from {table}__keys join {table} as message on message.id = {table}__keys.id"
-    )
-    assert early <= 0

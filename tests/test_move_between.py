@@ -17,13 +17,15 @@ import sqlalchemy as sa
 from tablequeue import Message, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, TablequeueError
 from tablequeue.verbs import doctor
+from tests import mssql
 from tests.crashes import Steps
 from tests.crowd import answer, started
 from tests.movers import move_all, stop_in_move_between
 from tests.servers import KINDS, Kind, Place
 from tests.support import at, claimed, counts, found, refuses
 
-PAIRS = ("sqlite-postgresql", "postgresql-mariadb", "mariadb-sqlite", "sqlite-sqlite")
+PAIRS: tuple[str, ...] = ("sqlite-postgresql", "postgresql-mariadb", "mariadb-sqlite", "sqlite-sqlite")
+PAIRS += ("sqlite-mssql", "mssql-sqlite") if mssql.URL else ()
 
 
 class Two(NamedTuple):
@@ -43,7 +45,7 @@ def two(kept: Callable[[str], sa.Engine], request: pytest.FixtureRequest, tmp_pa
     places = []
     for name in request.param.split("-"):
         kind: Kind = kinds[name]
-        url = kind.url(request) if kind.server else f"sqlite:///{tmp_path}/{secrets.token_hex(4)}.db"
+        url = kind.url(request) if name != "sqlite" else f"sqlite:///{tmp_path}/{secrets.token_hex(4)}.db"
         places.append(kind.place(url, f"test_{secrets.token_hex(8)}" if kind.has_schemas else None))
     yield Two(*places)
     for name, place in zip(request.param.split("-"), places, strict=True):

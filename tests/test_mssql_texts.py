@@ -569,6 +569,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.looks, "staged_taken", "fifo", " with (readcommittedlock)", ""),
     (rules.looks, "writer_advance", "fifo", ", readcommittedlock", ""),
     (rules.looks, "enter_schedule", "fifo", ", readcommittedlock", ""),
+    (rules.times, "name_keys", "fifo", "message.pushed_at", "sysutcdatetime()"),
     (rules.outputs, "publish", "fifo", "dedup_key, @now", "@now"),
     (rules.outputs, "stage", "fifo", "given.place, ", ""),
     (rules.outputs, "complete_keep", "fifo", "deleted.errors, ", ""),

@@ -22,7 +22,7 @@ from tablequeue.cli.sql import kind_of, operations
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of
 from tablequeue.model.definition import PAYLOADS
-from tests.servers import Kind, Place, only
+from tests.servers import KINDS, Kind, Place, only
 from tests.support import DESIGNS, claimed, counts, design_group
 from tests.test_clients import mariadb, need, psql
 from tests.test_upgrade import filled
@@ -103,10 +103,14 @@ class Shell:
         return self.run(self.printed(operation, *options))
 
 
+@pytest.fixture(params=[kind for kind in KINDS if kind.name in PROGRAMS], ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    one: Kind = request.param
+    return one
+
+
 @pytest.fixture
 def shell(place: Place, kind: Kind) -> Shell:
-    if kind.name not in PROGRAMS:
-        pytest.skip("its client program is not at hand")
     if place.schema:
         place.execute(f"create schema {place.schema}")
     return Shell(place, kind)

@@ -11,7 +11,7 @@ from tablequeue.cli import main
 from tests.cli.support import COMMANDS
 from tests.servers import Kind, Place, only
 
-pytestmark = only("postgresql", "mariadb")
+pytestmark = only("postgresql", "mariadb", "mssql")
 
 
 def run(place: Place, *words: str) -> Result:

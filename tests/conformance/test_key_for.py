@@ -14,8 +14,8 @@ from tablequeue import Database, NewMessage, Queue
 from tablequeue.bulk import staging
 from tablequeue.errors import BadInput, DuplicateKey
 from tests.checks import await_a_wait, check_key_for
-from tests.servers import Kind, Place
-from tests.support import at, claimed, design_group, ids_of, refuses
+from tests.servers import Kind, Place, only
+from tests.support import at, claimed, design_group, found, ids_of, refuses
 
 
 @pytest.fixture
@@ -37,6 +37,17 @@ def test_raise_skip_return(queue: Queue) -> None:
     second = queue.push(2, key="k", now=at(300))
     assert second > first
     assert queue.push(3, key="k", on_conflict="return", now=at(301)) == second
+
+
+@only("mariadb", "mssql")
+def test_the_time_of_a_key_begins_with_the_push(queue: Queue, place: Place) -> None:
+    """Each statement has a time of its own, and the key is taken one statement before the message is inserted."""
+    for key, seconds in (("a", None), ("b", 2.5)):
+        id = queue.push("x", key=key, key_for=seconds)
+        ends = f"select taken_until from {place.table('work')}__keys where id = {id}"  # noqa: S608 (our own words)
+        ((until,),) = place.execute(ends)
+        begins = found(queue, id).pushed_at
+        assert queue.context.engine.load_time(until) >= begins + timedelta(seconds=seconds or 300)
 
 
 def test_a_waiting_message_holds_its_key_beyond_that_time(queue: Queue) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tablequeue import Database, connect
 from tablequeue.spark.session import local_session
+from tests.servers import Place
 from tests.spark.archive import submit_arguments
 
 
@@ -29,6 +30,14 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         session = local_session("tests", folder)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def place(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """The place, with its URL in a file."""
+    place.url_file = tmp_path_factory.mktemp("secret") / "url"
+    place.url_file.write_text(place.url)
+    return place
 
 
 @pytest.fixture

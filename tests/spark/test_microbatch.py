@@ -15,12 +15,11 @@ from tablequeue.cli import main
 from tablequeue.spark.microbatch import MicroBatchReader
 from tablequeue.spark.options import Options
 from tests.servers import Place
+from tests.spark.named import by_options
 
 
 def source(spark: Any, place: Place, queue: Queue, name: str = "lake", **options: Any) -> Any:
-    reader = spark.readStream.format("tablequeue").options(url=place.url, queue=queue.name, stream=name)
-    if place.schema:
-        reader = reader.option("schema", place.schema)
+    reader = spark.readStream.format("tablequeue").options(**by_options(place), queue=queue.name, stream=name)
     return reader.options(**options).load()
 
 

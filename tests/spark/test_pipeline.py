@@ -35,6 +35,7 @@ from tablequeue.spark.pipeline import (
 from tablequeue.spark.pipeline.file import load
 from tablequeue.spark.pipeline.sinks import Batch
 from tests.servers import Place
+from tests.spark import named
 from tests.support import counts, refuses
 
 Function = Callable[[DataFrame, int], None]
@@ -103,7 +104,7 @@ def push(queue: Queue, ns: range) -> None:
 def test_stages_over_queues_and_a_lake(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
     raw, parsed = db.create_queue("raw"), db.create_queue("parsed")
     sinks = Sinks(tmp_path, db.create_queue("last"))
-    pipeline = Pipeline("test", url=place.url, schema=place.schema)
+    pipeline = named.pipeline(place)
     pipeline.stage(FromQueue("raw"), ToQueue("parsed", as_messages), name="parse")(numbers)
     pipeline.stage(FromQueue("parsed", max_messages_per_trigger=15), *sinks.all(), name="keep")(numbers)
     push(raw, range(20))

@@ -16,7 +16,8 @@ from tablequeue.errors import BadInput
 from tablequeue.spark.reports import job
 from tablequeue.spark.reports import lake as lakes
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
-from tests.servers import Place, only
+from tests.servers import Place
+from tests.spark.named import by_options
 from tests.support import refuses
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -75,9 +76,8 @@ def reading(spark: Any, tmp_path: Path) -> Reading:
 
 
 def test_every_message_with_its_state_on_every_engine(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
-    source = {"url": place.url, **({"schema": place.schema} if place.schema else {})}
-    reading = Reading(spark, tmp_path / "lake", db.create_queue("work", max_attempts=2, lease=1e6), source)
-    queue = reading.queue
+    queue = db.create_queue("work", max_attempts=2, lease=1e6)
+    reading = Reading(spark, tmp_path / "lake", queue, by_options(place))
     ids = queue.push_many(range(6), now=ago(100))
     done, dead, busy = reading.pop(3, 90)
     done.fail("once", retry_in=0, now=ago(85))
@@ -107,12 +107,10 @@ def test_every_message_with_its_state_on_every_engine(spark: Any, db: Database, 
     ]
 
 
-@only("sqlite", "postgresql", "mariadb")
 def test_a_subscription_is_read_as_a_queue(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
-    source = {"url": place.url, **({"schema": place.schema} if place.schema else {})}
     topic = db.create_topic("events")
     mail = topic.subscribe("mail", max_attempts=2, lease=1e6)
-    reading = Reading(spark, tmp_path / "lake", mail, source)
+    reading = Reading(spark, tmp_path / "lake", mail, by_options(place))
     ids = topic.push_many(range(8), now=ago(100))
     done, dead, again = reading.pop(3, 90)
     dead.fail("never", retry=False, now=ago(85))

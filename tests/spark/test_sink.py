@@ -10,11 +10,11 @@ import pytest
 
 from tablequeue import Database, Queue
 from tests.servers import Place
+from tests.spark.named import by_options
 
 
 def write(frame: Any, place: Place, queue: Queue, mode: str = "append", **options: Any) -> None:
-    writer = frame.write.format("tablequeue").mode(mode).options(url=place.url, queue=queue.name, **options)
-    (writer.option("schema", place.schema) if place.schema else writer).save()
+    frame.write.format("tablequeue").mode(mode).options(**by_options(place), queue=queue.name, **options).save()
 
 
 def test_a_job_pushes_all_of_its_rows(spark: Any, db: Database, place: Place) -> None:
@@ -59,8 +59,7 @@ def test_each_batch_of_a_stream_once(spark: Any, db: Database, place: Place, tmp
 
     def drain(number: int) -> None:
         (source / f"{number}.txt").write_text(f"{number}\n")
-        writer = frame.writeStream.format("tablequeue").options(url=place.url, queue=queue.name)
-        writer = writer.option("schema", place.schema) if place.schema else writer
+        writer = frame.writeStream.format("tablequeue").options(**by_options(place), queue=queue.name)
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
 

@@ -9,15 +9,13 @@ import pytest
 
 from tablequeue import Database, PayloadType, Queue
 from tests.servers import Place
+from tests.spark.named import by_options
 
 TIMES = ("pushed_at", "due_at", "first_popped_at", "popped_at", "finished_at")
 
 
 def load(spark: Any, place: Place, queue: Queue, **options: Any) -> Any:
-    reader = spark.read.format("tablequeue").option("url", place.url).option("queue", queue.name)
-    if place.schema:
-        reader = reader.option("schema", place.schema)
-    return reader.options(**options).load()
+    return spark.read.format("tablequeue").options(**by_options(place), queue=queue.name, **options).load()
 
 
 def finish_some(queue: Queue, payloads: list[Any]) -> None:
@@ -95,7 +93,5 @@ def test_the_url_by_an_environment_variable(spark: Any, environment: Database) -
 def test_a_missing_queue_says_which_is_near(spark: Any, db: Database, place: Place) -> None:
     queue = db.create_queue("flights")
     with pytest.raises(Exception, match="Did you mean 'flights'"):
-        spark.read.format("tablequeue").options(
-            url=place.url, queue="flight", **({"schema": place.schema} if place.schema else {})
-        ).load()
+        spark.read.format("tablequeue").options(**by_options(place), queue="flight").load()
     assert queue.stats().ready == 0

@@ -16,16 +16,18 @@ from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadInput, MessagesDropped, PipelineFailed, StreamRefused
 from tablequeue.spark.options import Options
-from tablequeue.spark.pipeline import ForeachBatch, FromTopic, Pipeline, ToParquet, ToTopic, run
+from tablequeue.spark.pipeline import ForeachBatch, FromTopic, ToParquet, ToTopic, run
 from tablequeue.spark.topic import TopicReader, TopicStreamReader
 from tablequeue.topic import Topic
 from tablequeue.verbs import topics
 from tests.servers import Place, only
+from tests.spark import named
+from tests.spark.named import by_options
 from tests.support import refuses
 
 
 def options(place: Place, **more: Any) -> dict[str, Any]:
-    return {"url": place.url, "topic": "events", **({"schema": place.schema} if place.schema else {}), **more}
+    return {**by_options(place), "topic": "events", **more}
 
 
 def reader(place: Place, **more: Any) -> TopicReader:
@@ -155,7 +157,7 @@ class TestWithSpark:
                 broken.append(number)
                 raise RuntimeError("broken off")
 
-        pipeline = Pipeline("test", url=place.url, schema=place.schema)
+        pipeline = named.pipeline(place)
         lake = str(tmp_path / "lake")
         source = FromTopic("events", subscription="lake", max_messages_per_trigger=20)
         sinks = (ToTopic("out"), ToParquet(lake), ForeachBatch(break_off))

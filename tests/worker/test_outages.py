@@ -88,7 +88,7 @@ def test_what_others_have_is_not_given_back(
         expiring.go.set()
 
 
-@only("postgresql", "mariadb")
+@only("postgresql", "mariadb", "mssql")
 def test_a_handler_that_locks_its_message_does_not_keep_the_leases_of_others(db: Database) -> None:
     queue = db.create_queue("work", lease=1)
     locked, go = Event(), Event()

@@ -60,7 +60,10 @@ class Messages(Part):
         return cursor.rowcount
 
     def name_keys(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Note the messages that took keys: `taken` has their ids. A key without an id is free again."""
+        """Note the messages that took keys: `taken` has each key with an id and, if it was pushed now, its seconds.
+
+        A key without an id is free again.
+        """
         self._run(cursor, table, "name_keys", params)
 
     def taken_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:

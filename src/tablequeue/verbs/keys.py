@@ -40,7 +40,8 @@ def push_each(
     for place, id in zip(places, pushed, strict=True):
         ids[place] = id
     if taken:
-        messages.name_keys(cursor, table, params | {"taken": _dump((key, ids[first[key]]) for key in sorted(taken))})
+        named = _dump((key, ids[place := first[key]], rows[place]["key_for"]) for key in sorted(taken))
+        messages.name_keys(cursor, table, params | {"taken": named})
     return ids
 
 

@@ -215,6 +215,7 @@ class SQLServer(Engine):
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
             "free_until": after("free.seconds"),
+            "pushed_until": after("given.seconds", "message.pushed_at"),
             "now_less_age": after("(-@age)"),
             "now_and_given_delay": after("given.delay"),
             # JSON has no bytes: they are sent as hexadecimal digits (style 2).
