@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import pymysql
 import pytest
 import sqlalchemy as sa
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
@@ -16,7 +17,7 @@ from tablequeue.verbs import topics
 from tablequeue.verbs.context import Context, Params
 from tests.crashes import SteppingCursor, Steps, open_stepping, torn
 from tests.servers import Place, only
-from tests.support import at, ids_of
+from tests.support import at, claimed, ids_of
 
 pytestmark = only("mariadb")
 
@@ -154,3 +155,23 @@ def test_a_session_that_is_idle_in_a_transaction_is_ended(place: Place, db: Data
     with suppress(ConnectionLost):
         topics.move(seeking.context, 1)
     assert [claim.payload for claim in got] == ["x"]
+
+
+def test_an_extension_that_ends_the_lease_is_no_loss(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another consumer claims the message as soon as it can. The extension had its effect, and says so."""
+    queue = place.open().create_queue("work")
+    other = place.open().queue("work")
+    other.push(1)
+    claim = claimed(queue)
+    query, meanwhile = pymysql.connections.Connection.query, list[Any]()
+
+    def query_and_claim(self: Any, sql: Any, *args: Any, **options: Any) -> Any:
+        found = query(self, sql, *args, **options)
+        if "set lease_until" in str(sql) and not meanwhile:
+            meanwhile.append(None)
+            meanwhile.append(other.pop())
+        return found
+
+    monkeypatch.setattr(pymysql.connections.Connection, "query", query_and_claim)
+    claim.extend(0)
+    assert meanwhile
