@@ -252,7 +252,9 @@ class Round:
             os.kill(process.pid, signal.SIGUSR2)
 
     def _idle_one(self) -> None:
-        os.waitpid(fork(lambda: self.ground.close_idle(self.setting.url, self.chance)), 0)
+        # As if the server was down for a moment: a call may begin just then, and break off.
+        with self.ledger.op("server", text="closes connections"):
+            os.waitpid(fork(lambda: self.ground.close_idle(self.setting.url, self.chance)), 0)
 
     def _continue(self, process: Process) -> None:
         os.kill(process.pid, signal.SIGCONT)
