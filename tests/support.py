@@ -154,10 +154,11 @@ def rewritten(engine: type[Engine], **texts: Callable[[str], str]) -> type[Engin
     class Rewritten(engine):  # type: ignore[misc, valid-type]
         def render(self, operation: str, *args: Any, **options: Any) -> str:
             text: str = super().render(operation, *args, **options)
-            if operation not in texts:
+            whole, part, _ = operation.partition(".")
+            if whole not in texts:
                 return text
-            changed = texts[operation](text)
-            assert changed != text, "there is nothing to rewrite"
+            changed = texts[whole](text)
+            assert part or changed != text, "there is nothing to rewrite"
             return changed
 
     return Rewritten

@@ -62,7 +62,7 @@ def rewritten(pattern: str, replacement: str, *operations: str) -> Callable[[typ
 
             def render(self, operation: str, table: Table, state: str = "ready") -> str:
                 text: str = super().render(operation, table, state)
-                if operation not in operations:
+                if operation.partition(".")[0] not in operations:
                     return text
                 broken, times = re.subn(pattern, replacement, text)
                 type(self).rewrites[pattern] += times

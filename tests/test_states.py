@@ -19,7 +19,7 @@ from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import OPERATIONS, conditions, files_for
+from tablequeue.engines.operations import OPERATIONS, conditions, texts_for
 from tablequeue.engines.texts import operations_of, statements_in
 from tablequeue.model.states import STATES, TRANSITIONS, VERBS, Transition
 from tests.servers import Kind, Place
@@ -65,7 +65,7 @@ def states_written(engine: Engine, file: str, table: Table) -> set[str]:
 
 def files_of(engine: Engine, operation: str, true: set[str]) -> set[str]:
     row = OPERATIONS[operation]
-    files = {*files_for(engine.name, row.files or {operation: ""}, true), *row.parts.split()}
+    files = {*texts_for(engine.name, row.texts or {operation: ""}, true), *row.others.split()}
     if operation == "promote" and not engine.promotes:
         files.add("create_heads")
     return files & {*operations_of(engine.name)} - STILL
@@ -96,7 +96,7 @@ def test_no_other_text_writes_a_state(name: str) -> None:
         file
         for operations in VERBS.values()
         for operation in operations.split()
-        for file in (operation, *OPERATIONS[operation].files, *OPERATIONS[operation].parts.split())
+        for file in (operation, *OPERATIONS[operation].texts, *OPERATIONS[operation].others.split())
     }
     others = {*operations_of(name)} - known - STILL - {"create_heads"}
     assert not [file for file in others if states_written(engine, file, table)]

@@ -87,7 +87,7 @@ def sends_a_range_before_its_commit(engine: type[Engine]) -> type[Engine]:
     class SendsBefore(type(engine.ranges)):  # type: ignore[misc]
         def _claimed_range(self, *args: Any) -> Any:
             with self._atomic(args[0]):
-                claim, read = args[1].statements("range_claim")
+                claim, read = (args[1].statement(f"range_claim.{part}") for part in ("claim", "read"))
                 values = {**args[2], **args[3], "all_holes": True}
                 args[0].execute(claim, values)
                 return args[0].execute(read, values).fetchall()

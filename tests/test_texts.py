@@ -1,10 +1,12 @@
-"""Rules for the .sql files, which people read and other languages run."""
+"""Rules for the texts in the .sql files, which people read and other languages run."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from importlib import resources
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
-from tablequeue.engines.texts import operations_of, sql_text, statements_in
+from tablequeue.engines.texts import operations_of, sql_text, statements_in, texts_in
 from tablequeue.model.definition import HISTORIES, PAYLOADS
 from tablequeue.model.states import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
@@ -32,7 +34,7 @@ DEFINITIONS = [
 ]
 # An engine may serve several dialects. Its SQL is under its own name.
 FOLDERS = [name for name in ENGINES if engine_class(name).name == name]
-FILES = [(name, operation) for name in FOLDERS for operation in operations_of(name)]
+TEXTS = [(name, operation) for name in FOLDERS for operation in operations_of(name)]
 
 
 def dialect_of(name: str) -> Any:
@@ -57,10 +59,10 @@ def test_the_table_has_every_operation() -> None:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_the_table_has_every_file(name: str) -> None:
+def test_the_table_has_every_text(name: str) -> None:
     rows = OPERATIONS.items()
-    used = {file for operation, row in rows for file in (*(row.files or [operation]), *row.parts.split())}
-    used |= {file for files in UPGRADES.values() for file in files}
+    used = {text for operation, row in rows for text in (*(row.texts or [operation]), *row.others.split())}
+    used |= {text for texts in UPGRADES.values() for text in texts}
     used |= {check.operation for check in engine_class(name).checks.all}
     assert {*operations_of(name)} <= used
 
@@ -73,9 +75,50 @@ def test_what_runs_in_autocommit(name: str) -> None:
     assert Effect.DDL not in effects
 
 
-# A loop, not a test for each file: to make and report hundreds of tests takes longer than to read the files.
+def files_of(name: str) -> list[Path]:
+    folder = Path(inspect.getfile(engine_class(name))).parent
+    return sorted(folder.glob("*/*.sql"))
+
+
 @pytest.mark.parametrize("name", FOLDERS)
-def test_each_file_begins_with_what_it_is_for(name: str) -> None:
+def test_each_file_is_a_subject_with_named_texts(name: str) -> None:
+    for file in files_of(name):
+        subject, *texts = file.read_text("utf-8").split("\n\n-- name: ")
+        assert re.fullmatch(r"-- [A-Z].*\.", subject), f"{file}: a sentence about its subject"
+        assert texts, f"{file}: an empty line before each name"
+        for text in texts:
+            named = re.findall(r"(?m)^-- name: (.*)", f"-- name: {text}")
+            assert all(re.fullmatch(r"\w+(\.\w+)?", one) for one in named), f"{file}: {named}"
+            assert {one.partition(".")[0] for one in named} == {named[0]}, f"{file}: sections are in their text"
+
+
+def test_a_name_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x" / "sql").mkdir(parents=True)
+    (tmp_path / "x" / "sql" / "one.sql").write_text("-- Some.\n\n-- name: claim\n-- One.\nselect 1;\n", "utf-8")
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
+    assert texts_in.__wrapped__("x", "sql") == {"claim": "-- One.\nselect 1;\n"}
+    (tmp_path / "x" / "sql" / "two.sql").write_text("-- More.\n\n-- name: claim\n-- Two.\nselect 2;\n", "utf-8")
+    with pytest.raises(ValueError, match="two texts 'claim'"):
+        texts_in.__wrapped__("x", "sql")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_sections_of_a_text_are_all_of_it(name: str) -> None:
+    """Whatever conditions a definition meets: a section begins and ends outside of lines with a condition."""
+    engine = engine_class(name)(dialect_of(name))
+    sections = [text for text in texts_in(name, "sql") if "." in text]
+    assert sections
+    for definition in DEFINITIONS:
+        table = engine.table("work", definition)
+        for whole in dict.fromkeys(one.partition(".")[0] for one in sections):
+            those = [one for one in sections if one.startswith(f"{whole}.")]
+            rendered = [one for section in those for one in engine.split(engine.render(section, table))]
+            assert rendered == engine.split(engine.render(whole, table)), whole
+
+
+# A loop, not a test for each text: to make and report hundreds of tests takes longer than to read the texts.
+@pytest.mark.parametrize("name", FOLDERS)
+def test_each_text_begins_with_what_it_is_for(name: str) -> None:
     for operation in operations_of(name):
         text = sql_text(name, operation)
         header = re.match(r"(?:-- [^[].*\n)+", text)
@@ -89,7 +132,7 @@ def test_each_file_begins_with_what_it_is_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_each_file_renders_and_compiles_for_every_definition(name: str) -> None:
+def test_each_text_renders_and_compiles_for_every_definition(name: str) -> None:
     engine = engine_class(name)(dialect_of(name))
     for operation, definition, state in product(operations_of(name), DEFINITIONS, STATES):
         text = engine.render(operation, engine.table("work", definition), state)
@@ -99,7 +142,7 @@ def test_each_file_renders_and_compiles_for_every_definition(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if engine_class(name).has_schemas])
-def test_each_file_names_the_schema_everywhere(name: str) -> None:
+def test_each_text_names_the_schema_everywhere(name: str) -> None:
     engine = engine_class(name)(dialect_of(name), "mine")
     for operation in operations_of(name):
         text = engine.render(operation, engine.table("work", Definition()))
@@ -113,13 +156,13 @@ OF_ENGINES = {"dues", "due_at", "each_expires", "groups", "noted", "priorities",
 
 
 def test_each_parameter_of_the_texts_is_in_the_table_of_parameters() -> None:
-    named = {name for engine, operation in FILES for name in parameters(sql_text(engine, operation))}
+    named = {name for engine, operation in TEXTS for name in parameters(sql_text(engine, operation))}
     assert named - Params.__annotations__.keys() == OF_ENGINES
 
 
 def test_a_list_of_columns_is_named_and_not_repeated() -> None:
     """A column is added to the list, then; see columns.py. The columns of a push are spelled out: few texts push."""
-    for name, operation in FILES:
+    for name, operation in TEXTS:
         text = re.sub(r"\s+", " ", sql_text(name, operation))
         for names in LISTS.values():
             runs = [", ".join(names[start : start + 11]) for start in range(len(names) - 10)]

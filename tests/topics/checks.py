@@ -384,7 +384,7 @@ def check_a_claim_waits_for_another_one(place: Place, topic: Topic, subscription
     values = {"n": 2, "token": "0" * 32, "consumer": None, "lease": 60, "now": None, "all_holes": True}
     values |= {"held": None, "number": None, "sum": None}
     with place.sa_engine().connect() as connection, ThreadPoolExecutor(1) as threads:
-        claim, read = subscription.context.table.statements("range_claim")
+        claim, read = (subscription.context.table.statement(f"range_claim.{part}") for part in ("claim", "read"))
         connection.exec_driver_sql(claim, values)
         assert [row[0] for row in connection.exec_driver_sql(read, values)] == ids[:2]
         other = threads.submit(subscription.pop_many, 2)

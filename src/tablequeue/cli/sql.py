@@ -18,15 +18,15 @@ from tablequeue.cli.values import examples, known, named, parameters, put
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, files_for
+from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, texts_for
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadInput
 from tablequeue.model.definition import KINDS, Definition, Kind, SubscriptionDefinition, TopicDefinition
 from tablequeue.model.names import check_full_name, check_table, subscription_table_of
 from tablequeue.model.states import STATES
 
-# The files of each operation, by the name that is printed. Any other name is a single file.
-PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if row.files}
+# The texts of each operation, by the name that is printed. Any other name is a single text.
+PRINTED = {row.printed or name: row.texts for name, row in OPERATIONS.items() if row.texts}
 
 
 @click.command(cls=Command)
@@ -110,11 +110,11 @@ def sql(
 
 
 def operations(engine: str) -> list[str]:
-    """Return the names that can be printed for an engine: its operations, and the files that only it has."""
+    """Return the names that can be printed for an engine: its operations, and the texts that only it has."""
     # The first and the last statement of an upgrade are no operations.
-    files = {*operations_of(engine)} - {"lock", "set_version"}
+    texts = {*operations_of(engine)} - {"lock", "set_version"}
     parts = {part for several in (*PRINTED.values(), *UPGRADES.values()) for part in several}
-    names = {name for name, several in PRINTED.items() if files & several.keys()} | files - parts | {"upgrade"}
+    names = {name for name, several in PRINTED.items() if texts & several.keys()} | texts - parts | {"upgrade"}
     return sorted(names | {"procedures", "grant"} if engine_class(engine).procedure_syntax else names)
 
 
@@ -139,14 +139,14 @@ def script(
         return procedures.procedures(engine, table)
     if operation == "grant":
         return procedures.grants(engine, table, roles)
-    files = dict(PRINTED.get(operation, {operation: ""}))
+    names = dict(PRINTED.get(operation, {operation: ""}))
     if operation == "upgrade":
-        steps = {file: when for version, of in UPGRADES.items() if version > from_version for file, when in of.items()}
-        files = {name: when for file in files for name, when in (steps if file == "upgrade" else {file: ""}).items()}
-    chosen = files_for(engine.name, files, conditions(definition) | ({"schema"} if engine.schema else set()))
-    if not chosen or (definition.kind == "topic" and any(_has_states(engine, file) for file in chosen)):
+        steps = {name: when for version, of in UPGRADES.items() if version > from_version for name, when in of.items()}
+        names = {step: when for name in names for step, when in (steps if name == "upgrade" else {name: ""}).items()}
+    chosen = texts_for(engine.name, names, conditions(definition) | ({"schema"} if engine.schema else set()))
+    if not chosen or (definition.kind == "topic" and any(_has_states(engine, name) for name in chosen)):
         raise BadInput(f"A {definition.kind} has no operation {operation!r}.", "Name another operation, or a queue.")
-    texts = [_conditional(file, engine.render(file, table, state).strip()) for file in chosen]
+    texts = [_conditional(name, engine.render(name, table, state).strip()) for name in chosen]
     if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
     text, same = "\n\n".join(texts), known(engine, operation, table)
@@ -163,17 +163,17 @@ def script(
 ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules")
 
 
-# The files that are about a topic, or about the ranges of a subscription.
-_FILES_OF: Mapping[Kind, str] = {
+# The texts that are about a topic, or about the ranges of a subscription.
+_TEXTS_OF: Mapping[Kind, str] = {
     "topic": r"(create_|drop_|publish_)?topic|sequence|close_holes",
     "subscription": r"(create_|drop_)?range",
 }
 
 
 def kind_of(engine: Engine, operation: str, name: str | None = None, topic: bool = False) -> Kind:
-    """Return what an operation is about: by the name, the option --topic, and the operation's files."""
-    files = [file for file in PRINTED.get(operation, {operation: ""}) if file in operations_of(engine.name)]
-    of = {kind for kind, names in _FILES_OF.items() if files and all(re.match(names, file) for file in files)}
+    """Return what an operation is about: by the name, the option --topic, and the operation's texts."""
+    texts = [text for text in PRINTED.get(operation, {operation: ""}) if text in operations_of(engine.name)]
+    of = {kind for kind, names in _TEXTS_OF.items() if texts and all(re.match(names, text) for text in texts)}
     if name is not None and "/" in name:
         return "subscription"
     if "subscription" in of and name is not None:
@@ -216,13 +216,13 @@ def _without_comments(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", bare).strip()
 
 
-def _has_states(engine: Engine, file: str) -> bool:
-    return bool(re.search(r"\{(queue|history|ranges)\}", sql_text(engine.name, file)))
+def _has_states(engine: Engine, name: str) -> bool:
+    return bool(re.search(r"\{(queue|history|ranges)\}", sql_text(engine.name, name)))
 
 
-def _conditional(file: str, text: str) -> str:
+def _conditional(name: str, text: str) -> str:
     """Comment out SQL for a table that not every queue has: not every dialect has SQL to check for the table."""
-    if "_if_" not in file:
+    if "_if_" not in name:
         return text
     lines = [f"-- {line}" for line in text.splitlines() if not line.startswith("--")]
     return "\n".join(["-- Remove the dashes if there is such a table and no queue has that name:", *lines])

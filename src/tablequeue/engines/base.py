@@ -384,7 +384,7 @@ class EngineBase(ABC):
             "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
             "states": ", ".join(map(repr, STATES)),
-            # In a grouped queue: a message of a run is blocked when it is to be tried again; see create_groups.sql.
+            # In a grouped queue: a message of a run is blocked when it is to be tried again; see `create_groups`.
             "or_blocked": " when in_run <> 0 then 'blocked'" if definition.grouped else "",
             "out_of_run": ",\n    in_run = 0" if definition.grouped else "",
             "out_of_run_if_swept": ",\n    in_run = case when cancelled_at is not null then in_run else 0 end"
@@ -493,7 +493,7 @@ class EngineBase(ABC):
         )
 
     def split(self, text: str) -> list[str]:
-        """Split a file into what is sent in one round trip: a statement, or a batch of them."""
+        """Split a text into what is sent in one round trip: a statement, or a batch of them."""
         return statements_in(text)
 
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
+from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, texts_for
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.model.definition import Definition
@@ -58,13 +58,13 @@ class Catalogue(Part):
             self._run(cursor, table, "install", params)
         if not self.has_table(cursor, table, {"table": table.engine.common_words()["dropped"]}):
             # The catalogue is new, or one of schema version 4 or 5.
-            for file in files_for(table.engine.name, INSTALLED, set()):
-                self._run(cursor, table, file, params)
+            for text in texts_for(table.engine.name, INSTALLED, set()):
+                self._run(cursor, table, text, params)
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Create the tables of a queue and enter it in the catalogue."""
-        for file in created_by(table.engine.name, table.definition):
-            self._run(cursor, table, file, params)
+        for text in created_by(table.engine.name, table.definition):
+            self._run(cursor, table, text, params)
         self._run(cursor, table, "register", params)
 
     def create_schedules(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -101,15 +101,15 @@ class Catalogue(Part):
         if now.rate is not None and now.rate != before.rate:
             changed.append(("create_rate", "rate", "change_rate"))
         changed += [(f"create_{word}", word, "") for word in ("results", "keys")]
-        there = files_for(engine.name, CREATE, conditions(before))
+        there = texts_for(engine.name, CREATE, conditions(before))
         for create, word, change in changed:
             if self.has_table(cursor, table, {"table": engine.words(table)[word]}):
                 there.append(create)
                 if change:
                     self._run(cursor, table, change, params)
-        for file in created_by(engine.name, now):
-            if file not in there:
-                self._alter(cursor, table, file, params)
+        for text in created_by(engine.name, now):
+            if text not in there:
+                self._alter(cursor, table, text, params)
         self._run(cursor, table, "redefine", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -118,29 +118,29 @@ class Catalogue(Part):
         `params["names"]` are the names of all queues: until version 3 the table of a part of one queue could have the
         name of another queue's table.
         """
-        for file in files_for(table.engine.name, UPGRADES[params["schema_version"]], conditions(table.definition)):
-            part = file.partition("_if_")[2]
+        for text in texts_for(table.engine.name, UPGRADES[params["schema_version"]], conditions(table.definition)):
+            part = text.partition("_if_")[2]
             if not part or self._has_old(cursor, table, part, params):
-                self._alter(cursor, table, file, params)
+                self._alter(cursor, table, text, params)
         self._run(cursor, table, "set_version", params)
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Drop the tables of a queue and remove it from the catalogue."""
-        for file in files_for(table.engine.name, OPERATIONS["drop"].files, conditions(table.definition)):
-            self._run(cursor, table, file, params)
+        for text in texts_for(table.engine.name, OPERATIONS["drop"].texts, conditions(table.definition)):
+            self._run(cursor, table, text, params)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _make(self, cursor: Cursor, table: Table, file: str, params: Params, *words: str) -> None:
-        """Run a file that creates tables, unless all of them exist. `words` are the `{words}` that name the tables."""
+    def _make(self, cursor: Cursor, table: Table, text: str, params: Params, *words: str) -> None:
+        """Run a text that creates tables, unless all of them exist. `words` are the `{words}` that name the tables."""
         names = table.engine.words(table)
         if not all(self.has_table(cursor, table, {"table": names[word]}) for word in words):
             self.lock(cursor, table, params)
-            self._run(cursor, table, file, params)
+            self._run(cursor, table, text, params)
 
-    def _alter(self, cursor: Cursor, table: Table, file: str, params: Params) -> None:
-        """Run one file that changes existing tables. Where each DDL commits, skip what was done before a crash."""
-        self._run(cursor, table, file, params)
+    def _alter(self, cursor: Cursor, table: Table, text: str, params: Params) -> None:
+        """Run one text that changes existing tables. Where each DDL commits, skip what was done before a crash."""
+        self._run(cursor, table, text, params)
 
     def _has_old(self, cursor: Cursor, table: Table, part: str, params: Params) -> bool:
         """Return whether a part still has the table name of version 3, which must not be the name of a queue."""

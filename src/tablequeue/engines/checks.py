@@ -13,7 +13,7 @@ from tablequeue.engines.texts import Row
 
 
 class Check(NamedTuple):
-    """One thing that can endanger queues: a `.sql` file that returns a row for each case, and a cause and a remedy.
+    """One thing that can endanger queues: a text that returns a row for each case, and a cause and a remedy.
 
     `{0}` in the cause and the remedy is the first column of the row, and so on.
     """
@@ -38,7 +38,7 @@ class Checks(Part):
     def missing_indexes(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
         """Return the names of the queue's indexes that are missing or cannot be used."""
         usable = {row[0] for row in self._rows(cursor, table, "indexes", {})}
-        texts = [text for file in created_by(table.engine.name, table.definition) for text in table.statements(file)]
+        texts = [one for text in created_by(table.engine.name, table.definition) for one in table.statements(text)]
         created = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
         return [name for name in created if name not in usable]
 

@@ -1,6 +1,6 @@
 """An engine: a database system with the operations on its queues, which are grouped in parts.
 
-Engines differ by operations, not by single statements. By default an operation runs the `.sql` file of its name. An
+Engines differ by operations, not by single statements. By default an operation runs the text of its name. An
 engine has a part of its own where an operation needs more than that.
 """
 

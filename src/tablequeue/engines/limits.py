@@ -1,7 +1,7 @@
 """Claims of a queue with limits, on engines where such a claim is several statements in a transaction.
 
 The claim locks the row of the rate, then free places. It claims no more messages than these allow, and notes what it
-has claimed. See create_slots.sql and create_rate.sql.
+has claimed. See `create_slots` and `create_rate`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The operations that push, claim, finish and maintain messages.
 
-An engine overrides the operations that need more than one `.sql` file.
+An engine overrides the operations that need more than one text.
 """
 
 from __future__ import annotations
@@ -92,13 +92,12 @@ class Messages(Part):
         Return their old ids and their new ones, both sorted: the same order. If there are fewer new ones, messages of
         this queue have the keys of others, and the caller must roll back.
         """
-        find, insert, delete = table.statements("move")
-        cursor.execute(find, params)
+        cursor.execute(table.statement("move.find"), params)
         old = [row[0] for row in cursor.fetchall()]
         moved = {**params, "ids": table.engine.dump_ids(old)}
-        cursor.execute(insert, moved)
+        cursor.execute(table.statement("move.insert"), moved)
         new = sorted(row[0] for row in cursor.fetchall())
-        cursor.execute(delete, moved)
+        cursor.execute(table.statement("move.delete"), moved)
         return old, new
 
     # -- claiming ----------------------------------------------------------------------------------------------------
@@ -231,11 +230,9 @@ class Messages(Part):
 
         Return the ids of both, each with whether it was told.
         """
-        find, *changes = table.statements("cancel")
-        cursor.execute(find, params)
-        rows = [(id, bool(told)) for id, told in cursor.fetchall()]
-        for change in changes if rows else ():
-            cursor.execute(change, params)
+        rows = [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel.find", params)]
+        if rows:
+            self._run(cursor, table, "cancel.change", params)
         return rows
 
     def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -284,17 +281,15 @@ class Messages(Part):
 
         One with a key that another message has stays. `keys` has the keys by id.
         """
-        find, insert, delete = table.statements("move_back")
-        cursor.execute(find, {"ids": params["ids"]})
-        ids = sorted(row[0] for row in cursor.fetchall())
+        ids = sorted(row[0] for row in self._rows(cursor, table, "move_back.find", {"ids": params["ids"]}))
         keys = {id: params["keys"][id] for id in ids if params["keys"].get(id) is not None}
         taken = {*self.find_keys(cursor, table, {"keys": [*keys.values()]})} if keys else set()
         first = {key: id for id, key in reversed(keys.items()) if key not in taken}
         ids = [id for id in ids if id not in keys or first.get(keys[id]) == id]
         if ids:
             moving: Params = {"ids": table.engine.dump_ids(ids)}
-            cursor.execute(insert, moving)
-            cursor.execute(delete, moving)
+            self._run(cursor, table, "move_back.insert", moving)
+            self._run(cursor, table, "move_back.delete", moving)
         return ids
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -383,7 +378,7 @@ def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
 
 
 def by_history(operation: str, table: Table) -> str:
-    """Return the file of an operation, for a queue that keeps a history or for one that does not."""
+    """Return the text of an operation, for a queue that keeps a history or for one that does not."""
     return f"{operation}_{'keep' if table.definition.keeps_history else 'none'}"
 
 

@@ -1,6 +1,6 @@
 """The table of all operations. The runner, `tablequeue sql`, upgrades and tests read them.
 
-An operation is a method of an engine. Its SQL is in `sql/`, in the file of its name or in several files.
+An operation is a method of an engine. Its SQL is the text of its name in `sql/`, or several texts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Operation(NamedTuple):
     """One row of the table."""
 
     effect: Effect
-    files: Mapping[str, str] = MappingProxyType({})
-    """The files of its SQL, in the order in which they run, each with the `conditions` that a definition must meet.
+    texts: Mapping[str, str] = MappingProxyType({})
+    """The texts of its SQL, in the order in which they run, each with the `conditions` that a definition must meet.
 
-    An engine need not have all of them. Empty: the file of the operation's name, if there is one.
+    An engine need not have all of them. Empty: the text of the operation's name, if there is one.
     """
-    parts: str = ""
-    """Files that are not operations, which some engines or all of them run in addition or instead."""
+    others: str = ""
+    """Texts that are not operations, which some engines or all of them run in addition or instead."""
     printed: str = ""
     """Its name in `tablequeue sql`, if that differs."""
 
@@ -44,7 +44,7 @@ class Operation(NamedTuple):
         return self.effect in (Effect.READ, Effect.UPKEEP)
 
 
-# The files that create a queue, in the order in which they run.
+# The texts that create a queue, in the order in which they run.
 CREATE = {
     "create_topic": "topic",
     "create_parts": "topic",
@@ -72,10 +72,10 @@ CREATE = {
     "create_group_rates": "group_rate",
 }
 
-# The files that a catalogue of schema version 4 or 5 lacks.
+# The texts that a catalogue of schema version 4 or 5 lacks.
 INSTALLED = {"widen_catalogue": "", "create_paused": "", "create_dropped": ""}
 
-# The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
+# The texts that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
     2: {"upgrade_2": ""},
     3: {"create_packs": ""},
@@ -115,24 +115,24 @@ _GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
 _SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
 
 
-def _made(*files: str) -> Operation:
+def _made(*texts: str) -> Operation:
     """Return the operation that creates tables at their first use, one creator at a time."""
-    return Operation(Effect.DDL, _LOCKED | dict.fromkeys(files, "") | _UNLOCKED)
+    return Operation(Effect.DDL, _LOCKED | dict.fromkeys(texts, "") | _UNLOCKED)
 
 
-# Two kinds of parts are only printed, never run. `unlock`: a connection of ours frees its locks when it commits. The
+# Two kinds of others are only printed, never run. `unlock`: a connection of ours frees its locks when it commits. The
 # notifications of SQL Server are for consumers in T-SQL (docs/engines/sql-server.md): the engine itself polls, because
 # they have not been tested on a server yet.
 OPERATIONS: Mapping[str, Operation] = {
     # The catalogue, and what is made
     "has_table": Operation(Effect.READ),
     "has_schema": Operation(Effect.READ),
-    "has_catalogue": Operation(Effect.READ, parts="has_table"),
+    "has_catalogue": Operation(Effect.READ, others="has_table"),
     "lookup": Operation(Effect.READ),
     "names": Operation(Effect.READ),
     "dropped": Operation(Effect.READ),
-    "lock": Operation(Effect.DDL, parts="unlock"),
-    "install": Operation(Effect.DDL, parts="install_schema widen_catalogue create_paused create_dropped"),
+    "lock": Operation(Effect.DDL, others="unlock"),
+    "install": Operation(Effect.DDL, others="install_schema widen_catalogue create_paused create_dropped"),
     "create": Operation(
         Effect.DDL,
         {
@@ -146,7 +146,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "register": "",
             **_UNLOCKED,
         },
-        parts="leftovers leftovers_of_dropped create_notifications",
+        others="leftovers leftovers_of_dropped create_notifications",
     ),
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
@@ -179,19 +179,19 @@ OPERATIONS: Mapping[str, Operation] = {
             "note_dropped": "",
             "unregister": "",
         },
-        parts="drop_notifications",
+        others="drop_notifications",
     ),
     # Pushes
-    "push": Operation(Effect.WRITE, {"push": "queue", "topic_push": "topic"}, parts="push_clock push_rows"),
+    "push": Operation(Effect.WRITE, {"push": "queue", "topic_push": "topic"}, others="push_clock push_rows"),
     "push_many": Operation(
         Effect.WRITE,
         {"push_many": "queue", "topic_push_many": "topic"},
-        parts="push_reserve push_copy push_clock push_rows topic_push_rows topic_reserve topic_copy",
+        others="push_reserve push_copy push_clock push_rows topic_push_rows topic_reserve topic_copy",
     ),
     "push_each": Operation(
         Effect.STEP,
         {"push_each": "queue", "topic_push_each": "topic"},
-        parts="push_clock push_rows topic_push_rows",
+        others="push_clock push_rows topic_push_rows",
     ),
     "move": Operation(Effect.STEP),
     "find_keys": Operation(Effect.READ),
@@ -201,7 +201,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "taken_keys": Operation(Effect.READ),
     "forget_keys": Operation(Effect.UPKEEP),
     "forget_rates": Operation(Effect.UPKEEP),
-    "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
+    "notify": Operation(Effect.STEP, others="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
     "sequence": Operation(Effect.WRITE),
     "close_holes": Operation(Effect.UPKEEP),
@@ -209,31 +209,31 @@ OPERATIONS: Mapping[str, Operation] = {
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "topic_rows": Operation(Effect.READ),
     "size": Operation(Effect.READ, {"topic_size": ""}),
-    "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
+    "settle": Operation(Effect.WRITE, others="sequence_lock topic_flush"),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
     "purge_ranges": Operation(Effect.UPKEEP, {"range_purge": ""}),
-    "expire_ranges": Operation(Effect.UPKEEP, parts="range_expired range_expire"),
+    "expire_ranges": Operation(Effect.UPKEEP, others="range_expired range_expire"),
     "floor": Operation(Effect.READ, {"range_floor": ""}),
     "seek": Operation(
         Effect.WRITE,
         {"range_seek": "", "range_absorb": ""},
-        parts="range_wait range_end_leases range_packs range_remaining",
+        others="range_wait range_end_leases range_packs range_remaining",
     ),
     "position": Operation(Effect.READ, {"range_position": ""}),
-    "note_position": Operation(Effect.WRITE, {"range_note": ""}, parts="range_wait"),
+    "note_position": Operation(Effect.WRITE, {"range_note": ""}, others="range_wait"),
     "progress": Operation(Effect.READ, {"range_stats": ""}),
     "pump": Operation(
-        Effect.WRITE, {"range_pump": ""}, parts="range_lock range_last range_stay create_range_functions"
+        Effect.WRITE, {"range_pump": ""}, others="range_lock range_last range_stay create_range_functions"
     ),
     # Claims
-    "look": Operation(Effect.READ, parts="claim_find"),
+    "look": Operation(Effect.READ, others="claim_find"),
     "claim": Operation(
         Effect.WRITE,
         _GRANTED
         | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"}
         | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
         | _SPENT,
-        parts="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring "
+        others="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring "
         "free_slots claim_held claim_counts",
         printed="pop",
     ),
@@ -248,7 +248,7 @@ OPERATIONS: Mapping[str, Operation] = {
         {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
         | {"spend_group_rates": "group_rate"},
     ),
-    "put_back": Operation(Effect.STEP, parts="forget"),
+    "put_back": Operation(Effect.STEP, others="forget"),
     "sweep": Operation(
         Effect.UPKEEP,
         {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
@@ -257,7 +257,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "expire": Operation(
         Effect.UPKEEP, {"expire_keep": "keep", "expire_none": "none", "move_dead": "none dead_letter_to"}
     ),
-    "promote": Operation(Effect.UPKEEP, parts="retract"),
+    "promote": Operation(Effect.UPKEEP, others="retract"),
     "close_slots": Operation(Effect.UPKEEP),
     "pause": Operation(Effect.UPKEEP),
     "resume": Operation(Effect.UPKEEP),
@@ -271,7 +271,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "complete_none": "none",
             "complete_at_most_once": "at_most_once",
         },
-        parts="complete_packed unpack range_id",
+        others="complete_packed unpack range_id",
     ),
     "complete_and_claim": Operation(Effect.STEP, {"complete_and_claim": "unlimited"}),
     "keep_results": Operation(Effect.STEP),
@@ -280,12 +280,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "fail": Operation(
         Effect.WRITE,
         _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once", "move_dead": "dead_letter_to"},
-        parts="fail_state",
+        others="fail_state",
     ),
     "release": Operation(Effect.WRITE, _APART | {"release": ""}),
     "extend": Operation(Effect.UPKEEP, {"range_extend": "ranges", "extend": ""}),
     # Changing
-    "cancel": Operation(Effect.WRITE, parts="packed_with"),
+    "cancel": Operation(Effect.WRITE, others="packed_with"),
     "cancel_held": Operation(Effect.WRITE),
     "told": Operation(Effect.READ),
     "holder": Operation(Effect.READ),
@@ -301,10 +301,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "peek": Operation(
         Effect.READ,
         {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": "", "peek_in_progress": ""},
-        parts="range_ready",
+        others="range_ready",
     ),
     "find": Operation(Effect.READ, {"find": "", "range_find": "subscription"}),
-    "in_log": Operation(Effect.READ, parts="range_find"),
+    "in_log": Operation(Effect.READ, others="range_find"),
     "until_next": Operation(Effect.READ, {"until_next": "queue", "range_until_next": "subscription"}),
     "history": Operation(Effect.READ),
     "history_bounds": Operation(Effect.READ),
@@ -321,22 +321,22 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_expired": "expires keep",
         },
     ),
-    "stats_finished": Operation(Effect.READ, parts="range_stats_finished"),
+    "stats_finished": Operation(Effect.READ, others="range_stats_finished"),
     "stats_failed": Operation(Effect.READ),
-    "stats_pushed": Operation(Effect.READ, parts="topic_stats_pushed"),
+    "stats_pushed": Operation(Effect.READ, others="topic_stats_pushed"),
     "stats_lost": Operation(Effect.READ),
-    "check": Operation(Effect.READ, parts="note note_staged server session"),
-    "missing_indexes": Operation(Effect.READ, parts="indexes"),
+    "check": Operation(Effect.READ, others="note note_staged server session"),
+    "missing_indexes": Operation(Effect.READ, others="indexes"),
     "read_clock": Operation(Effect.READ),
     # Schedules
     "enter_schedule": Operation(Effect.STEP),
     "schedule_state": Operation(Effect.STEP),
     "advance_schedule": Operation(Effect.STEP),
     # Streams, and writes of many processes
-    "live": Operation(Effect.READ, parts="range_live"),
-    "live_bounds": Operation(Effect.READ, parts="range_live_bounds"),
-    "finished": Operation(Effect.READ, parts="range_finished"),
-    "finished_bounds": Operation(Effect.READ, parts="range_finished_bounds"),
+    "live": Operation(Effect.READ, others="range_live"),
+    "live_bounds": Operation(Effect.READ, others="range_live_bounds"),
+    "finished": Operation(Effect.READ, others="range_finished"),
+    "finished_bounds": Operation(Effect.READ, others="range_finished_bounds"),
     "literal": Operation(Effect.READ),
     "stream_open": Operation(Effect.STEP),
     "stream_lock": Operation(Effect.STEP),
@@ -345,12 +345,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "stream_ids": Operation(Effect.READ),
     "stream_rows": Operation(Effect.READ),
     "streams": Operation(Effect.READ),
-    "stage": Operation(Effect.STEP, parts="topic_stage_reserve topic_stage_copied topic_stage_copy"),
+    "stage": Operation(Effect.STEP, others="topic_stage_reserve topic_stage_copied topic_stage_copy"),
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
-    "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
-    "unstage": Operation(Effect.STEP, {"unstage": ""}, parts="topic_unstage"),
+    "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, others="publish_keyed"),
+    "unstage": Operation(Effect.STEP, {"unstage": ""}, others="topic_unstage"),
     # Moves between databases
     "waiting": Operation(Effect.STEP),
     "busy_groups": Operation(Effect.READ),
@@ -374,7 +374,7 @@ _LIMITS = ("limited", "concurrency", "rate", "per_group", "group_rate", "group_l
 
 
 def conditions(definition: Definition) -> set[str]:
-    """Return the conditions of files and procedures that a definition meets.
+    """Return the conditions of texts and procedures that a definition meets.
 
     `states`: its messages have states. Those of a topic have none. `ranges`: it claims ranges of its topic's log.
     """
@@ -401,12 +401,12 @@ def conditions(definition: Definition) -> set[str]:
     }
 
 
-def files_for(engine: str, files: Mapping[str, str], true: set[str]) -> list[str]:
-    """Return the files that the engine has and whose conditions are all in `true`."""
+def texts_for(engine: str, texts: Mapping[str, str], true: set[str]) -> list[str]:
+    """Return the names of `texts` that the engine has and whose conditions are all in `true`."""
     available = operations_of(engine)
-    return [file for file, needed in files.items() if file in available and {*needed.split()} <= true]
+    return [text for text, needed in texts.items() if text in available and {*needed.split()} <= true]
 
 
 def created_by(engine: str, definition: Definition) -> list[str]:
-    """Return the files that create the tables of a queue of that definition, in the order in which they run."""
-    return files_for(engine, CREATE, conditions(definition))
+    """Return the texts that create the tables of a queue of that definition, in the order in which they run."""
+    return texts_for(engine, CREATE, conditions(definition))

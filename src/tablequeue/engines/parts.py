@@ -1,4 +1,4 @@
-"""The base of the parts of an engine, which run the statements of `.sql` files."""
+"""The base of the parts of an engine, which run the statements of named texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Part:
     """
 
     def _run(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> None:
-        """Run the statements of a file in turn. The cursor has the result of the last one."""
+        """Run the statements of a text in turn. The cursor has the result of the last one."""
         for statement in table.statements(operation):
             cursor.execute(statement, params)
 

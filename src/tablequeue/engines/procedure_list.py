@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Procedure(NamedTuple):
-    """One stored procedure of a queue. Its template is the file of its name in `procedures/`, if the engine has it."""
+    """One stored procedure of a queue. Its template is the text of its name in `procedures/`, if the engine has it."""
 
     role: str = ""
     """The kind of role that may call it; "": other procedures call it."""
@@ -23,7 +23,7 @@ _CLAIMED = "queue subscription"
 
 # In the order in which they are created: a procedure comes before those that call it. On SQL Server procedures and
 # tables share one name space. So history is read_history there, and inner procedures have names that no queue's table
-# can have: `tq_orders__sweep`. A topic has some in files of their own: topic_push makes `tq_events_push`.
+# can have: `tq_orders__sweep`. A topic has some templates of its own: topic_push makes `tq_events_push`.
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
     "_move_dead": Procedure(needs="dead_letter_to"),

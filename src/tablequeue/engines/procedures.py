@@ -1,9 +1,10 @@
 """Stored procedures of a queue: any language can use the queue, and rights are granted by role.
 
-Each is a template in the engine's folder `procedures/`. It contains the SQL texts that the Python verbs run:
+Each is a named template in a file of the engine's folder `procedures/`. It contains the SQL texts that the Python
+verbs run:
 
 - `{word}` is one of the `{words}` of the engine's texts, or of `_words` below;
-- `{sql claim}` is the statement of that operation, `{sql claim/2}` the second one of several. Its `:name` parameters
+- `{sql claim}` is the statements of that text, `{sql sweep.lock}` those of a section of it. Their `:name` parameters
   become the procedure's own (`p_name`, or `@p_name` on SQL Server), except those with a value, as in
   `{sql sweep n=1000}`;
 - `{sql claim into=@claimed}`, on SQL Server, inserts the rows into that table variable; `into=nothing` drops them;
@@ -15,15 +16,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import resources
 
 from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
 from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import conditions
 from tablequeue.engines.procedure_list import PROCEDURES
-from tablequeue.engines.texts import chosen
+from tablequeue.engines.texts import chosen, texts_in
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 from tablequeue.model.definition import Definition
 from tablequeue.model.pacing import LARGEST, LONGEST, Backoff
@@ -133,15 +132,12 @@ def raised(number: int, words: str) -> TablequeueError | None:
 
 def templates(engine: str) -> list[str]:
     """Return the templates of an engine. A procedure comes before those that call it."""
-    folder = resources.files("tablequeue.engines").joinpath(engine, "procedures")
-    files = {file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")}
-    others = sorted(file for file in files if file in _OTHERS)
-    return [*others, *(name for name in PROCEDURES if name in files)]
+    named = texts_in(engine, "procedures").keys()
+    return [*sorted(named & {*_OTHERS}), *(name for name in PROCEDURES if name in named)]
 
 
-@cache
-def template(engine: str, file: str) -> str:
-    return resources.files("tablequeue.engines").joinpath(engine, "procedures", f"{file}.sql").read_text("utf-8")
+def template(engine: str, name: str) -> str:
+    return texts_in(engine, "procedures")[name]
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -165,7 +161,7 @@ def _files(engine: EngineBase, definition: Definition) -> list[str]:
     return [name for name, one in made if definition.kind in one.of.split() and {*one.needs.split()} <= met]
 
 
-_SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
+_SQL = re.compile(r"\{sql ([\w.]+)((?: \w+=[^\s}]+)*)\}")
 
 
 def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
@@ -178,9 +174,9 @@ def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, st
         margin = "\n" + line[: len(line) - len(line.lstrip())]
 
         def statement(match: re.Match[str], margin: str = margin) -> str:
-            values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[3].split())}
+            values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[2].split())}
             text = engine.render(match[1], table, values.get("state", "ready"), _syntax(engine).words)
-            text = engine.split(text)[int(match[2] or 1) - 1]
+            text = ";\n".join(engine.split(text))
             if "into" in values:
                 text = syntax.kept(text, values["into"])
             return _bound(engine, text, values).replace("\n", margin)

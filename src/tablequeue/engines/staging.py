@@ -36,7 +36,7 @@ class Staging(Part):
         return cursor.rowcount
 
     def _published_by(self, table: Table, params: Params) -> str:
-        """Return the name of the file that publishes into this table."""
+        """Return the name of the text that publishes into this table."""
         return "publish_topic" if table.definition.kind == "topic" else "publish"
 
     def unstage(self, cursor: Cursor, table: Table, params: Params) -> None:

@@ -1,4 +1,4 @@
-"""The `.sql` files: their texts, the statements in them, and the order of claimed rows."""
+"""The named texts of the `.sql` files, the statements in them, and the order of claimed rows."""
 
 from __future__ import annotations
 
@@ -48,15 +48,35 @@ class Client(NamedTuple):
 
 
 @cache
-def sql_text(engine: str, operation: str) -> str:
-    """Return the `.sql` file of one operation, with its header."""
-    return resources.files("tablequeue.engines").joinpath(engine, "sql", f"{operation}.sql").read_text("utf-8")
+def texts_in(engine: str, folder: str) -> Mapping[str, str]:
+    """Return the texts in the `.sql` files of a folder of an engine, by name.
+
+    A line `-- name: claim` begins a text, and `-- name: claim.read` a section of it, which the text `claim` has too.
+    """
+    texts: dict[str, str] = {}
+    for file in resources.files("tablequeue.engines").joinpath(engine, folder).iterdir():
+        if file.name.endswith(".sql"):
+            _, *sections = f"\n{file.read_text('utf-8')}".split("\n-- name: ")
+            for section in sections:
+                name, _, text = section.partition("\n")
+                if name in texts:
+                    raise ValueError(f"{engine} has two texts {name!r}.")
+                texts[name] = text
+                whole = name.partition(".")[0]
+                if whole != name:
+                    texts[whole] += f"\n{text}"
+    return {name: text.strip("\n") + "\n" for name, text in texts.items()}
+
+
+def sql_text(engine: str, name: str) -> str:
+    """Return a text of an engine, with its header."""
+    return texts_in(engine, "sql")[name]
 
 
 @cache
 def operations_of(engine: str) -> tuple[str, ...]:
-    folder = resources.files("tablequeue.engines").joinpath(engine, "sql")
-    return tuple(sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")))
+    """Return the names of the texts of an engine, without those of sections."""
+    return tuple(sorted(name for name in texts_in(engine, "sql") if "." not in name))
 
 
 def chosen(text: str, met: set[str]) -> Iterator[str]:
@@ -73,7 +93,7 @@ def chosen(text: str, met: set[str]) -> Iterator[str]:
 
 
 def statements_in(text: str) -> list[str]:
-    """Return the statements of a file, without comments. A semicolon before an unindented line ends a statement.
+    """Return the statements of a text, without comments. A semicolon before an unindented line ends a statement.
 
     So every line of the body of a trigger or a function must be indented.
     """

@@ -83,7 +83,7 @@ def claimed(
 
 
 def _claimed_run(context: Context, params: Params, now: datetime | None, refusable: bool, open: bool) -> Sequence[Row]:
-    """Claim a run; see create_groups.sql for open ones. Of these, groups take turns, as the process remembers it.
+    """Claim a run; see `create_groups` for open ones. Of these, groups take turns, as the process remembers it.
 
     A group that was claimed from comes after the others that have something ready. When there is no other one, a new
     round begins.

@@ -22,7 +22,7 @@ MOST = 50_000
 FIRST = 1000
 # Messages of each state in the queue whose failed attempts are counted.
 LIVE = 10_000
-# Finished messages that are counted; of more the engine has an estimate. stats_history.sql has the same number.
+# Finished messages that are counted; of more the engine has an estimate. `stats_history` has the same number.
 COUNTED = 100_000
 # Parts of the window that messages are counted in, for a plot.
 SLICES = 60

@@ -75,7 +75,7 @@ class Batch(str):
 
 
 def batches_in(text: str) -> list[str]:
-    """Return the batches of a file, without comments. Lines `go` separate them, as in sqlcmd."""
+    """Return the batches of a text, without comments. Lines `go` separate them, as in sqlcmd."""
     bare = re.sub(r"(?m)^\s*--.*\n?", "", text)
     return [batch for part in re.split(r"(?m)^go$", bare) if (batch := part.strip().removesuffix(";"))]
 
@@ -167,14 +167,14 @@ class SQLServerConnection(RawConnection):
         return True
 
 
-def adopt(dbapi: Any, files: Sequence[str]) -> SQLServerConnection:
-    """Take over a new connection by running files. The last one returns the compatibility level."""
+def adopt(dbapi: Any, texts: Sequence[str]) -> SQLServerConnection:
+    """Take over a new connection by running texts. The last one returns the compatibility level."""
     if callable(dbapi.autocommit):
         dbapi.autocommit(True)  # pymssql
     else:
         dbapi.autocommit = True
     cursor = SQLServerCursor(dbapi, ours=True)
-    for name in files:
+    for name in texts:
         for batch in batches_in(sql_text("mssql", name)):
             cursor.execute(batch)
     level: Sequence[Any] | None = cursor.fetchone()

@@ -43,7 +43,7 @@ from tablequeue.model.definition import Definition
 from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
 from tablequeue.model.names import PART
 
-# The orders without a clustered index on the identity: see create.sql.
+# The orders without a clustered index on the identity: see `create`.
 SCATTERED = ("heap", "due")
 
 
@@ -221,7 +221,7 @@ class SQLServer(Engine):
             # JSON has no bytes: they are sent as hexadecimal digits (style 2).
             "payload_of_value": "convert(varbinary(max), batch.value, 2)" if in_bytes else "batch.value",
             "payload_of_row": "convert(varbinary(max), given.payload, 2)" if in_bytes else "given.payload",
-            # The notes of a grouped queue for promote; see create_groups.sql.
+            # The notes of a grouped queue for promote; see `create_groups`.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
             # The notes of the queue to which dead letters move, if that is grouped.

@@ -46,7 +46,7 @@ def number_of(error: BaseException) -> int:
     """Return the server's number of an error; 0 if it has none.
 
     pymssql has it as its first argument, pyodbc in its message. mssql-python (1.16) drops it. It keeps the name of the
-    SQLSTATE and the message, which is in English on connections of our own (see sql/session.sql).
+    SQLSTATE and the message, which is in English on connections of our own (see `session`).
     """
     first = error.args[0] if error.args else None
     if isinstance(first, tuple) and first:

@@ -16,7 +16,7 @@ from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.topics import Topics
 
-# The messages that a range has finished; see create_ranges.sql.
+# The messages that a range has finished; see `create_ranges`.
 FINISHED = """(
             case
                 when left_ids is not null then (select count(*) from openjson(left_ids))
@@ -67,7 +67,7 @@ UNCLAIMED = """(
         union all
         select first_id, last_id, 0 from {holes}
     )"""
-# The number of messages above the last run that one sequencing looks at, as create_topic.sql has it.
+# The number of messages above the last run that one sequencing looks at, as `create_topic` has it.
 SEQUENCED = 100_000
 
 

@@ -10,7 +10,7 @@ from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
-from tablequeue.engines.operations import OPERATIONS, conditions, files_for
+from tablequeue.engines.operations import OPERATIONS, conditions, texts_for
 from tablequeue.model.names import HISTORY, PART
 
 
@@ -33,11 +33,11 @@ class MySQLCatalogue(Catalogue):
         self.lock(cursor, table, params)
         first = ("note_dropped", "unregister")
         if self.has_catalogue(cursor, table, {}):
-            for file in first:
-                self._run(cursor, table, file, params)
-        for file in files_for(table.engine.name, OPERATIONS["drop"].files, conditions(table.definition)):
-            if file not in first:
-                self._run(cursor, table, file, params)
+            for text in first:
+                self._run(cursor, table, text, params)
+        for text in texts_for(table.engine.name, OPERATIONS["drop"].texts, conditions(table.definition)):
+            if text not in first:
+                self._run(cursor, table, text, params)
 
     def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:

@@ -114,9 +114,8 @@ def claimed(
     removes: bool = False,
 ) -> list[Row]:
     """Claim up to `n` messages by the changes of an operation. `before` as in Packet."""
-    lock, *changes = table.statements(operation)
-    if operation != "claim_group":
-        lock, _ = table.statements("claim_many")
+    lock = table.statement("claim_group.lock" if operation == "claim_group" else "claim_many.lock")
+    changes = table.statements(f"{operation}.change")
     if table.definition.fair and operation != "claim_group":
         return _claimed_in_turn(cursor, table, params | {"removes": removes}, before, changes)
     packet = Packet(cursor, table, params, before, removes=removes)
@@ -130,17 +129,16 @@ def claimed(
 
 def claimed_run(cursor: Cursor, table: Table, params: Params) -> list[Row]:
     """Claim up to `n` messages of the group whose head comes first."""
-    *finds, change = table.statements("claim_run")
     packet = Packet(cursor, table, params)
-    packet.inside += [bound(cursor, one, params, now="@tq_now") for one in finds]
-    return sorted(packet.run([change]), key=_id)
+    packet.inside += [bound(cursor, one, params, now="@tq_now") for one in table.statements("claim_run.find")]
+    return sorted(packet.run(table.statements("claim_run.change")), key=_id)
 
 
 def _claimed_in_turn(
     cursor: Cursor, table: Table, params: Params, before: Completion | None, changes: Sequence[str]
 ) -> list[Row]:
     """Claim messages of a fair queue that were found without locks, in the order of the turns."""
-    *_, lock = table.statements("claim_find")
+    lock = table.statement("claim_find.lock")
     within_rooms = table.definition.group_limited
     more = 1
     while True:

@@ -34,7 +34,7 @@ class MySQLFair(Fair):
     def found(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return rows of (id, slot) of messages that are ready: `n` in the order of the turns, and some more.
 
-        In a queue with limits for each group they are (id, claims, room, slot): see `claim_rooms.sql`.
+        In a queue with limits for each group they are (id, claims, room, slot): see `claim_rooms`.
         """
         self._begin(cursor, table)
         return found(cursor, table, params)
@@ -153,8 +153,8 @@ def _groups(rows: Sequence[Row]) -> str:
 
 def lock_found(cursor: Cursor, table: Table, params: Params, given: Sequence[Row]) -> list[Row]:
     """Lock up to `n` of the messages that were found, in their order. Return them as CLAIMED."""
-    _, lock, _ = table.statements("claim_find")
-    cursor.execute(lock, {"lease": None} | params | {"ids": str([row[0] for row in given])})
+    values = {"lease": None} | params | {"ids": str([row[0] for row in given])}
+    cursor.execute(table.statement("claim_find.read"), values)
     return list(cursor.fetchall())
 
 

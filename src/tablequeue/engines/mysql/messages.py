@@ -48,7 +48,7 @@ class Seen(NamedTuple):
     rows: list[Row]
     """Messages, as (id, due_at, priority)."""
     slots: str
-    """The free places of a queue that limits its messages in progress; see free_slots.sql."""
+    """The free places of a queue that limits its messages in progress; see `free_slots`."""
     paused: bool
     """Whether claims are paused, which the snapshot of the caller's transaction may not show."""
 
@@ -126,7 +126,8 @@ class MySQLMessages(MySQLLimits, Messages):
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row] | None]:
         """Do both in one packet. A second claim, if the first one found nothing, is one of its own."""
-        lock, *changes = table.statements(by_history("complete", table))
+        finish = by_history("complete", table)
+        lock, changes = table.statement(f"{finish}.lock"), table.statements(f"{finish}.change")
         held: Params = {"token": params["held"], "ids": params["ids"], "now": params["now"]}
         statements = [kept(bound(cursor, lock, held)), *(bound(cursor, one, held, ids="@tq_ids") for one in changes)]
         completion = Completion(statements, params["number"])
@@ -154,7 +155,7 @@ class MySQLMessages(MySQLLimits, Messages):
 
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         """Lock messages, then run the other statements of the operation on them."""
-        _, *changes = table.statements(operation)
+        changes = table.statements(f"{operation}.change")
         removes = operation.startswith("take")
         if cursor.ours:
             return claimed(cursor, table, params, operation, removes=removes)
@@ -186,9 +187,8 @@ class MySQLMessages(MySQLLimits, Messages):
     def _look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if table.definition.fair:
             return self.fair.found(cursor, table, params)
-        find, *_ = table.statements("claim_find")
         # More than `n`: other consumers may have locked the first ones.
-        cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
+        cursor.execute(table.statement("claim_find.find"), {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
         return list(cursor.fetchall())
 
     @at_once(CLAIMS)
@@ -212,24 +212,21 @@ class MySQLMessages(MySQLLimits, Messages):
 
     @at_once(PROMOTIONS)
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
-        find, lock, choose, advance, forget = table.statements("promote")
-        closed, retract = table.statements("retract")
-        cursor.execute(find, params)
-        noted = [row[0] for row in cursor.fetchall()]
+        noted = [row[0] for row in self._rows(cursor, table, "promote.find", params)]
         if not noted:
             return 0
         ids: Params = {**params, "ids": table.engine.dump_ids(noted)}
         found = {"ids": "@tq_ids"}
         inside = [
-            kept(bound(cursor, lock, ids)),
+            kept(bound(cursor, table.statement("promote.lock"), ids)),
             "set @tq_notes = @tq_ids",
-            kept(bound(cursor, choose, ids, ids="@tq_notes")),
-            bound(cursor, advance, ids, **found),
+            kept(bound(cursor, table.statement("promote.choose"), ids, ids="@tq_notes")),
+            bound(cursor, table.statement("promote.advance"), ids, **found),
             "set @tq_promoted = row_count()",
-            kept(bound(cursor, closed, ids, **found)),
-            bound(cursor, retract, ids, **found),
+            kept(bound(cursor, table.statement("retract.find"), ids, **found)),
+            bound(cursor, table.statement("retract.change"), ids, **found),
             "set @tq_promoted = @tq_promoted - row_count()",
-            bound(cursor, forget, ids, ids="@tq_notes"),
+            bound(cursor, table.statement("promote.forget"), ids, ids="@tq_notes"),
         ]
         *_, promoted = together(cursor, inside, ["select @tq_promoted"])
         return int(promoted[0][0])
@@ -242,22 +239,19 @@ class MySQLMessages(MySQLLimits, Messages):
         return dict(rows)  # type: ignore[arg-type]
 
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
-        find, insert, made, unmark, delete = table.statements("move")
-        cursor.execute(find, params)
-        old = [row[0] for row in cursor.fetchall()]
+        old = [row[0] for row in self._rows(cursor, table, "move.find", params)]
         moved = {**params, "ids": table.engine.dump_ids(old)}
         if not old:
             return [], []
         try:
-            cursor.execute(insert, moved)
+            self._run(cursor, table, "move.insert", moved)
         except pymysql.IntegrityError as error:
             if number_of(error) != ER.DUP_ENTRY:
                 raise
             return old, []
-        cursor.execute(made, moved)
-        new = [row[0] for row in cursor.fetchall()]
-        cursor.execute(unmark, moved)
-        cursor.execute(delete, moved)
+        new = [row[0] for row in self._rows(cursor, table, "move.read", moved)]
+        self._run(cursor, table, "move.unmark", moved)
+        self._run(cursor, table, "move.delete", moved)
         return old, new
 
     # -- finishing -------------------------------------------------------------------------------------------------
@@ -265,8 +259,7 @@ class MySQLMessages(MySQLLimits, Messages):
     def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         if table.definition.delivery == "at_most_once":
             return dict.fromkeys(self._finished(cursor, table, "fail_at_most_once", params), "lost")
-        lock, change = table.statements("fail")
-        rows = _changed(cursor, table, params, lock, change, rows="json_array(id, state)", buries=True)
+        rows = _changed(cursor, table, "fail", params, rows="json_array(id, state)", buries=True)
         return dict(rows)  # type: ignore[arg-type]  # pairs
 
     def _release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
@@ -274,28 +267,25 @@ class MySQLMessages(MySQLLimits, Messages):
         return dict.fromkeys(self._finished(cursor, table, "release", params), table.definition.grouped)
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
-        lock, *changes = table.statements(operation)
+        changes = table.statements(f"{operation}.change")
         ids: list[int] = json.loads(params["ids"])
         if len(ids) == 1 and len(changes) == 1:
             return ids if cursor.execute(changes[0], params) else []
-        return [row[0] for row in _changed(cursor, table, params, lock, *changes)]
+        return [row[0] for row in _changed(cursor, table, operation, params)]
 
     # -- changing --------------------------------------------------------------------------------------------------
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
-        find, *changes = table.statements("cancel")
-        rows = _changed(cursor, table, params, find, *changes, rows="json_array(id, told)")
+        rows = _changed(cursor, table, "cancel", params, rows="json_array(id, told)")
         return [(id, bool(told)) for id, told in rows]
 
     def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         if table.definition.delivery == "at_most_once":
             return []
-        find, *changes = table.statements("cancel_held")
-        return [row[0] for row in _changed(cursor, table, params, find, *changes)]
+        return [row[0] for row in _changed(cursor, table, "cancel_held", params)]
 
     def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        find, change = table.statements("reschedule")
-        return bool(_changed(cursor, table, params, find, change))
+        return bool(_changed(cursor, table, "reschedule", params))
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
@@ -310,13 +300,11 @@ class MySQLMessages(MySQLLimits, Messages):
             super()._move_dead(cursor, table, params, ids)
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        find, lock, *changes = table.statements("sweep")
-        cursor.execute(find, params)
-        found = [row[0] for row in cursor.fetchall()]
+        found = [row[0] for row in self._rows(cursor, table, "sweep.find", params)]
         if not found:
             return []
         ids = params | {"ids": table.engine.dump_ids(found)}
-        rows = _changed(cursor, table, ids, lock, *changes, rows="json_array(id, told)", buries=True)
+        rows = _changed(cursor, table, "sweep", ids, rows="json_array(id, told)", buries=True)
         self._end_expired(cursor, table, params, [id for id, told in rows if told])
         return [id for id, _ in rows]
 
@@ -332,8 +320,7 @@ class MySQLMessages(MySQLLimits, Messages):
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         if operation == "redrive":
             return sorted(self._found(cursor, table, operation, params))
-        lock, change = table.statements(operation)
-        return sorted(row[0] for row in _changed(cursor, table, params, lock, change))
+        return sorted(row[0] for row in _changed(cursor, table, operation, params))
 
     # -- private -------------------------------------------------------------------------------------------------------
 
@@ -342,18 +329,17 @@ class MySQLMessages(MySQLLimits, Messages):
 
         Return their ids.
         """
-        find, lock, *changes = table.statements(operation, state)
-        cursor.execute(find, params)
+        cursor.execute(table.statement(f"{operation}.find", state), params)
         found = [row[0] for row in cursor.fetchall()]
         if not found:
             return []
         ids = params | {"ids": table.engine.dump_ids(found)}
-        return [row[0] for row in _changed(cursor, table, ids, lock, *changes, buries=operation == "expire_none")]
+        return [row[0] for row in _changed(cursor, table, operation, ids, state, buries=operation == "expire_none")]
 
 
 def _forgotten(cursor: Cursor, table: Table, operation: str, params: Params) -> int:
     """Delete rows that no other transaction has locked, and do what comes after. Return their number."""
-    lock, *changes = table.statements(operation)
+    lock, changes = table.statement(f"{operation}.lock"), table.statements(f"{operation}.change")
     inside = [kept(bound(cursor, lock, params)), *(bound(cursor, each, params, ids="@tq_ids") for each in changes)]
     *_, ((number,),) = together(cursor, inside, ["select @tq_n"])
     return int(number)
@@ -362,16 +348,20 @@ def _forgotten(cursor: Cursor, table: Table, operation: str, params: Params) -> 
 def _changed(
     cursor: Cursor,
     table: Table,
+    operation: str,
     params: Params,
-    lock: str,
-    *changes: str,
+    state: str = "ready",
+    *,
     rows: str = "json_array(id)",
     buries: bool = False,
 ) -> list[Row]:
     """Lock messages, and change those that were locked, in one transaction; if it `buries`, move dead letters, too.
 
+    The sections `lock` and `change` of the operation do it.
+
     Return what was locked: its columns, which `rows` writes as JSON. On a connection of ours it is one packet.
     """
+    lock, changes = table.statement(f"{operation}.lock", state), table.statements(f"{operation}.change", state)
     if not commits_each(cursor.connection):
         return _changed_step_by_step(cursor, table, params, lock, *changes)
     dead = table.statements("move_dead") if buries and table.dead_letters is not None else []

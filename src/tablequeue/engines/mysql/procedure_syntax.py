@@ -16,7 +16,7 @@ _END = re.compile(r"(?m) //$")
 
 
 def split(text: str) -> list[str]:
-    """Return the statements of a file.
+    """Return the statements of a text.
 
     Between the lines `delimiter //` and `delimiter ;` a statement ends with `//`, because its body has semicolons. The
     two lines are for the client programs.

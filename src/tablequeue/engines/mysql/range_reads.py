@@ -12,7 +12,7 @@ from tablequeue.engines.reads import Next
 from tablequeue.engines.rows import RangesRow
 from tablequeue.engines.texts import Row
 
-# The messages that a range has finished; see create_ranges.sql.
+# The messages that a range has finished; see `create_ranges`.
 FINISHED = """(
             coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
             - coalesce(json_length(apart_ids), 0)
@@ -45,21 +45,17 @@ LAST_ID = (1 << 63) - 1
 
 class MySQLRangeReads(RangeReads):
     def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
-        look, find, late = table.statements("range_until_next")
-        cursor.execute(look, params)
-        ((seconds, paused),) = cursor.fetchall()
+        ((seconds, paused),) = self._rows(cursor, table, "range_until_next.look", params)
         if not paused and (seconds is None or seconds > 0):
-            cursor.execute(find)
-            if within(cursor, late, cursor.fetchall()):
+            holes: list[Piece] = [*self._rows(cursor, table, "range_until_next.holes", {})]  # type: ignore[list-item]
+            if within(cursor, table.statement("range_until_next.late"), holes):
                 seconds = 0
         return Next(seconds, paused)
 
     def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
-        find, count = table.statements("range_stats")
-        cursor.execute(find)
-        ((start, end, last_id),) = cursor.fetchall()
-        cursor.execute(count, params | {"start": start, "end": end, "last_id": last_id})
-        return RangesRow(*cursor.fetchone())
+        ((start, end, last_id),) = self._rows(cursor, table, "range_stats.position", {})
+        values = params | {"start": start, "end": end, "last_id": last_id}
+        return RangesRow(*self._row(cursor, table, "range_stats.count", values))
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if params["state"] == "ready":
@@ -74,19 +70,17 @@ class MySQLRangeReads(RangeReads):
 
     def _ready_ids(self, cursor: Cursor, table: Table, low: int, high: int, n: int, last: bool = False) -> list[int]:
         """Return the first `n` ids from `low` to `high`, or the last, of messages in the log that no range has."""
-        find, runs, holes, first_ids, last_ids = table.statements("range_ready")
-        cursor.execute(find)
-        ((start, last_id),) = cursor.fetchall()
-        cursor.execute(runs, {"start": start})
-        pieces: list[Piece] = [(one + max(start - offset, 0), end) for offset, one, end in cursor.fetchall()]
-        cursor.execute(holes)
-        pieces += [*cursor.fetchall(), (last_id + 1, LAST_ID)]
+        ((start, last_id),) = self._rows(cursor, table, "range_ready.position", {})
+        runs = self._rows(cursor, table, "range_ready.runs", {"start": start})
+        pieces: list[Piece] = [(one + max(start - offset, 0), end) for offset, one, end in runs]
+        pieces += [*self._rows(cursor, table, "range_ready.holes", {}), (last_id + 1, LAST_ID)]  # type: ignore[list-item]  # rows
         wanted = sorted((max(one, low), min(end, high)) for one, end in pieces)
         wanted = [(one, end) for one, end in (wanted[::-1] if last else wanted) if one <= end]
+        read = table.statement(f"range_ready.{'last' if last else 'first'}")
         ids: list[int] = []
         for place in range(0, len(wanted), CONDITIONS):
             part = wanted[place : place + CONDITIONS]
-            ids += (row[0] for row in within(cursor, last_ids if last else first_ids, part, {"n": n - len(ids)}))
+            ids += (row[0] for row in within(cursor, read, part, {"n": n - len(ids)}))
             if len(ids) >= n:
                 break
         return ids

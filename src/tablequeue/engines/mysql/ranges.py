@@ -48,7 +48,7 @@ class MySQLRanges(Ranges):
         if not table.apart_ready and not table.definition.groups:
             ids = table.engine.load_ids(params["ids"])
             held: Params = {"token": params["held"], "number": len(ids), "sum": sum(ids), "now": params["now"]}
-            complete = [bound(cursor, table.statements("range_complete")[0], held), "set @tq_first = row_count()"]
+            complete = [bound(cursor, table.statement("range_complete.by_token"), held), "set @tq_first = row_count()"]
             completed, range = self._added(cursor, table, params | {"least": params["n"]}, complete)
             if completed:
                 return None, None if range is None else self._read(cursor, table, range)
@@ -57,7 +57,6 @@ class MySQLRanges(Ranges):
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
-        insert, forget, move = table.statements("range_pump")
         self.topics.sequence_soon(cursor, table.topic)
         for _ in range(TRIES_SOON):
             id, start = made(self._rows(cursor, table, "range_last", {}))
@@ -68,7 +67,7 @@ class MySQLRanges(Ranges):
             values: Params = {**params, "id": id + 1, "start": start, "end": start + len(ids) - 1}
             values |= {"pieces": json.dumps(pieces), "ids": json.dumps(ids)}
             try:
-                together(cursor, [bound(cursor, statement, values) for statement in (insert, forget, move)])
+                together(cursor, [bound(cursor, statement, values) for statement in table.statements("range_pump")])
             except pymysql.IntegrityError as error:
                 if number_of(error) != ER.DUP_ENTRY:
                     raise  # else another session has moved them
@@ -93,7 +92,7 @@ class MySQLRanges(Ranges):
         return [] if range is None else self._read(cursor, table, range)
 
     def _runs(self, cursor: Cursor, table: Table, start: int, n: int) -> list[Row]:
-        cursor.execute(table.statements("range_claim")[0], {"start": start, "look": n + LOOK})
+        cursor.execute(table.statement("range_claim.runs"), {"start": start, "look": n + LOOK})
         runs: list[Row] = cursor.fetchall()
         made(runs)
         return runs
@@ -106,14 +105,13 @@ class MySQLRanges(Ranges):
         Another session may add it first. Then add the one after that. In the same transaction the range before is
         completed by `complete`, if it is given; else nothing is done. Return whether it was.
         """
-        _, insert, find, _ = table.statements("range_claim")
         runs = self._runs(cursor, table, table.position, params["n"])
         *_, (offset, low, high, first_offset) = runs
         values: Params = {"runs": json.dumps([run[:3] for run in runs]), "first_offset": first_offset}
         values |= {**params, "end": offset + high - low}
         least = f"if(@tq_first, %(least)s, {LARGEST})" if complete else "%(least)s"
-        adding = bound(cursor, insert, values, least=least)
-        finding = bound(cursor, find, values)
+        adding = bound(cursor, table.statement("range_claim.insert"), values, least=least)
+        finding = bound(cursor, table.statement("range_claim.find"), values)
         while True:
             try:
                 if not complete:
@@ -130,7 +128,7 @@ class MySQLRanges(Ranges):
         table.position = last_offset + 1
         pieces: list[Piece] = json.loads(found)
         times: Params = {"popped_at": popped_at, "lease_until": lease_until}
-        rows = within(cursor, table.statements("range_claim")[3], pieces, times)
+        rows = within(cursor, table.statement("range_claim.read"), pieces, times)
         if len(pieces) > 1:
             by_id = {row[0]: row for row in rows}
             rows = [by_id[id] for id in ids_in(pieces) if id in by_id]
@@ -169,20 +167,17 @@ class MySQLRanges(Ranges):
         return 0
 
     def _end_leases(self, cursor: Cursor, table: Table, params: Params) -> None:
-        find, end = table.statements("range_end_leases")
-        cursor.execute(find, params)
-        ids = [id for (id,) in cursor.fetchall()]
+        ids = [id for (id,) in self._rows(cursor, table, "range_end_leases.find", params)]
         if ids:
-            cursor.execute(end, {**params, "ids": json.dumps(ids)})
+            self._run(cursor, table, "range_end_leases.end", {**params, "ids": json.dumps(ids)})
         values: Params = {**params, "max_attempts": table.definition.max_attempts}
         while self._expire(cursor, table, values):
             pass
 
     def _absorb(self, cursor: Cursor, table: Table, params: Params) -> int:
-        find, lock, delete = table.statements("range_absorb")
-        cursor.execute(find, params)
-        cursor.execute(lock, {**params, "ids": json.dumps([id for (id,) in cursor.fetchall()])})
-        return int(cursor.execute(delete, {"ids": json.dumps([id for (id,) in cursor.fetchall()])}))
+        found = json.dumps([id for (id,) in self._rows(cursor, table, "range_absorb.find", params)])
+        locked = [id for (id,) in self._rows(cursor, table, "range_absorb.lock", {**params, "ids": found})]
+        return int(cursor.execute(table.statement("range_absorb.delete"), {"ids": json.dumps(locked)}))
 
     def _remaining(self, cursor: Cursor, table: Table, params: Params) -> int:
         number = 0
@@ -205,19 +200,18 @@ class MySQLRanges(Ranges):
         insert_again(cursor, table.statement("range_wait"))
 
     def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
-        by_token, by_id = table.statements("range_complete")
         values: Params = params | {"number": len(ids), "sum": sum(ids)}
         if cursor.ours:
-            return bool(cursor.execute(by_token, values))
+            return bool(cursor.execute(table.statement("range_complete.by_token"), values))
         row = self._row(cursor, table, "range_id", params)
+        by_id = table.statement("range_complete.by_id")
         return row is not None and bool(cursor.execute(by_id, values | {"id": row[0]}))
 
     def _hold(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         """Lock the range under `token`. Return it, if it is in progress."""
-        by_token, by_id = table.statements("range_hold")
         row = None if cursor.ours else self._row(cursor, table, "range_id", params)
-        cursor.execute(*((by_token, params) if row is None else (by_id, params | {"id": row[0]})))
-        held: Row | None = cursor.fetchone()
+        by, values = ("by_token", params) if row is None else ("by_id", params | {"id": row[0]})
+        held: Row | None = self._row(cursor, table, f"range_hold.{by}", values)
         return held
 
     def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
@@ -239,9 +233,7 @@ class MySQLRanges(Ranges):
 
     def expire_ranges(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Set the messages of each range apart in a packet, if nothing has left it since a look without locks."""
-        find, lock = table.statements("range_expired")
-        cursor.execute(find, params | {"n": EXPIRED})
-        expired: list[Row] = cursor.fetchall()
+        expired = self._rows(cursor, table, "range_expired.find", params | {"n": EXPIRED})
         for held in expired:
             ids = _remaining(held)
             values: Params = params | {"id": held[0], "left_ids": held[2], "ids": json.dumps(ids)}
@@ -249,7 +241,7 @@ class MySQLRanges(Ranges):
             setting = [*table.statements("range_set_apart"), *table.statements("range_expire")]
             names = {"id": "@tq_range", "ids": "@tq_ids"}
             together(cursor, [
-                stored(bound(cursor, lock, values), tq_range="max(id)"),
+                stored(bound(cursor, table.statement("range_expired.lock"), values), tq_range="max(id)"),
                 bound(cursor, "set @tq_ids = if(@tq_range is null, '[]', %(ids)s)", values),
                 *(bound(cursor, one, values, **names) for one in setting),
             ])  # fmt: skip
@@ -259,8 +251,7 @@ class MySQLRanges(Ranges):
 
     def _expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Set the messages of ranges apart, in the transaction of a seek."""
-        cursor.execute(table.statements("range_expired")[0], params | {"n": EXPIRED})
-        expired: list[Row] = cursor.fetchall()
+        expired = self._rows(cursor, table, "range_expired.find", params | {"n": EXPIRED})
         for held in expired:
             values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": EXPIRED_LEASE}
             self._set_apart(cursor, table, values, _remaining(held))

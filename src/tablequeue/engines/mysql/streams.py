@@ -22,15 +22,13 @@ class MySQLStreams(MySQLLimits, Streams):
     fair = MySQLFair()
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        lock, change = table.statements("stream_claim")
-
         def claim(params: Params) -> list[Row]:
             if table.definition.fair:
                 rows = locked(cursor, table, params)
             else:
-                cursor.execute(lock, params)
-                rows = list(cursor.fetchall())
+                rows = list(self._rows(cursor, table, "stream_claim.lock", params))
             if rows:
+                change = table.statement("stream_claim.change")
                 check_locked(
                     cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])}), rows
                 )
@@ -44,9 +42,8 @@ class MySQLStreams(MySQLLimits, Streams):
 
 class MySQLStaging(Staging):
     def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        make, advance = table.statements("writer_advance")
-        cursor.execute(make, params)
-        return bool(cursor.execute(advance, params))
+        self._run(cursor, table, "writer_advance.make", params)
+        return bool(cursor.execute(table.statement("writer_advance.advance"), params))
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
         while True:

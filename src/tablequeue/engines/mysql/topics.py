@@ -29,7 +29,7 @@ from tablequeue.model.pacing import LARGEST
 
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
-# The number of messages above the last run that one look takes in, as sequence.sql has it.
+# The number of messages above the last run that one look takes in, as `sequence` has it.
 SEQUENCED = 100_000
 # Seconds between two looks of a process at all holes; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
@@ -100,21 +100,20 @@ class MySQLTopics(Topics):
         if monotonic() < table.next_close:
             return
         table.next_close = monotonic() + CLOSE_EVERY
-        number, find, dirty, look, *change = table.statements("close_holes")
-        versions, found = sent(cursor, [number, find])
+        versions, found = sent(cursor, [table.statement("close_holes.version"), table.statement("close_holes.find")])
         holes: list[Piece] = [*found]  # type: ignore[list-item]  # rows
         if not versions or not holes:
             return
-        looks = [one for divided in divided_by(look, holes) for one in (dirty, bound(cursor, divided, {}))]
+        dirty, looking = table.statement("close_holes.dirty"), divided_by(table.statement("close_holes.look"), holes)
+        looks = [one for divided in looking for one in (dirty, bound(cursor, divided, {}))]
         try:
             rows = {row[0] for rows in sent(cursor, looks) for row in rows}
             dead = [hole for hole in holes if rows.isdisjoint(ids_in([hole]))]
             if dead:
                 first, closed = json.dumps([first_id for first_id, _ in dead]), json.dumps(ids_in(dead))
                 values: Params = {"version": versions[0][0], "ids": closed}
-                *before, delete = change
-                closing = [bound(cursor, statement, values) for statement in before]
-                together(cursor, [*closing, bound(cursor, delete, {"ids": first})])
+                closing = [bound(cursor, statement, values) for statement in table.statements("close_holes.change")]
+                together(cursor, [*closing, bound(cursor, table.statement("close_holes.delete"), {"ids": first})])
         except pymysql.Error as error:
             # A transaction has just filled one of them, or will. The others are closed the next time.
             if number_of(error) not in (ER.DUP_ENTRY, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK):
@@ -128,9 +127,9 @@ class MySQLTopics(Topics):
 
         Return how many were dropped; None if that was not so, or if another session has given offsets meanwhile.
         """
-        number, find, *change, lowest, find_closed, drop_closed, first = table.statements("topic_trim")
         look: Params = {"start": start, "n": TRIMMED + 1}
-        versions, found = sent(cursor, [bound(cursor, statement, look) for statement in (number, find)])
+        looks = [bound(cursor, table.statement(f"topic_trim.{one}"), look) for one in ("version", "find")]
+        versions, found = sent(cursor, looks)
         if not found:
             return 0
         (_, _, highest), *runs = found
@@ -153,22 +152,21 @@ class MySQLTopics(Topics):
             "highest": highest,
             "runs": json.dumps([(last, highest, highest), *kept]),
         }
-        closing = [lowest, find_closed, drop_closed] if dropped < TRIMMED else []
+        steps = ["change", *(["closed"] if dropped < TRIMMED else []), "tell"]
+        statements = [one for step in steps for one in table.statements(f"topic_trim.{step}")]
         version = "if(@tq_stays, %(version)s, null)"
-        trimming = [bound(cursor, one, values, version=version) for one in (*change, *closing, first)]
+        trimming = [bound(cursor, one, values, version=version) for one in statements]
         *_, ((was_first,),) = together(cursor, [*before, *trimming])
         return dropped if was_first else None
 
     def topic_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        find, select = table.statements("topic_rows")
-        cursor.execute(find, params)
         start, end = params["start"], params["end"]
         pieces = sorted(
             (low + max(start - offset, 0), min(high, low + end - 1 - offset), offset - low)
-            for offset, low, high in cursor.fetchall()
+            for offset, low, high in self._rows(cursor, table, "topic_rows.runs", params)
         )
         lows = [low for low, _, _ in pieces]
-        rows = within(cursor, select, [(low, high) for low, high, _ in pieces])
+        rows = within(cursor, table.statement("topic_rows.read"), [(low, high) for low, high, _ in pieces])
         return [(row[0] + pieces[bisect_right(lows, row[0]) - 1][2], *row) for row in rows]
 
     # -- private -----------------------------------------------------------------------------------------------------
@@ -179,12 +177,12 @@ class MySQLTopics(Topics):
 
     def _sequence(self, cursor: Cursor, table: Table, n: int) -> bool:
         """Give offsets. Return False if another session did, after this one had looked."""
-        statements = table.statements("sequence")
-        look, late, (change, won, extend, add, forget, note, tell) = statements[:5], statements[5], statements[6:]
-        versions, lasts, found, fresh = sent(cursor, [bound(cursor, statement, {"n": n}) for statement in look])
+        looks = [bound(cursor, statement, {"n": n}) for statement in table.statements("sequence.look")]
+        versions, lasts, found, fresh = sent(cursor, looks)
         version, (first_offset, first_id, last_id, extends, highest) = made(versions)[0], made(lasts)
         holes: list[Piece] = [*found]  # type: ignore[list-item]  # rows
-        islands: list[Piece] = sorted([*fresh, *((id, id) for (id,) in within(cursor, late, holes))])  # type: ignore[list-item]
+        late = within(cursor, table.statement("sequence.late"), holes)
+        islands: list[Piece] = sorted([*fresh, *((id, id) for (id,) in late)])  # type: ignore[list-item]
         if not islands:
             return True
         runs = [(first_offset, first_id, last_id)]
@@ -193,11 +191,9 @@ class MySQLTopics(Topics):
             joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
             runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
         filled, rests = _rests([*sorted(holes), (highest + 1, islands[-1][1])], islands)
-        changes = [change, won]
-        changes += [extend] if runs[0][2] > last_id else []
-        changes += [add] if runs[1:] else []
-        changes += [forget] if filled else []
-        changes += [note] if rests else []
+        steps = {"change": True, "extend": runs[0][2] > last_id, "add": runs[1:], "forget": filled, "note": rests}
+        needed = [step for step, needed in steps.items() if needed]
+        changes = [one for step in (*needed, "tell") for one in table.statements(f"sequence.{step}")]
         values: Params = {
             "version": version,
             "first_offset": first_offset,
@@ -206,7 +202,7 @@ class MySQLTopics(Topics):
             "ids": json.dumps(filled),
             "pieces": json.dumps(rests),
         }
-        *_, told = together(cursor, [bound(cursor, statement, values) for statement in (*changes, tell)])
+        *_, told = together(cursor, [bound(cursor, statement, values) for statement in changes])
         return bool(told[0][0])
 
 

@@ -1,4 +1,4 @@
-"""The words of the claims of a queue with limits: see create_slots.sql and create_rate.sql.
+"""The words of the claims of a queue with limits: see `create_slots` and `create_rate`.
 
 A claim of such a queue is one statement too. It locks places and the row of the rate, claims no more messages than
 these allow, and notes what it has claimed. If others need the locked rows, it returns ids only, and the messages are
@@ -67,7 +67,7 @@ SPENT = """spent as (
     from (select count(*) as number from claimed) as claimed
     where claimed.number > 0
 )"""
-# What claims of groups with limits note: see create_stripes.sql and create_group_rates.sql.
+# What claims of groups with limits note: see `create_stripes` and `create_group_rates`.
 COUNTED = """counted as (
     update {stripes}
     set claims = claims + 1

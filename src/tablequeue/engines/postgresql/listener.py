@@ -30,7 +30,7 @@ from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection
 
-# The seeds of a queue's three advisory locks, numbers of tablequeue's own as in install.sql: the lock of waiting
+# The seeds of a queue's three advisory locks, numbers of tablequeue's own as in `install`: the lock of waiting
 # consumers, of the push that notifies them, and of pushes in callers' transactions.
 LOCKS = (8318836321, 8318836322, 8318836323)
 

@@ -170,7 +170,7 @@ class PostgreSQLMessages(Notifying, Messages):
         return {id: end for done in self._passes(super().extend, cursor, table, params) for id, end in done.items()}
 
     def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
-        # Not in a caller's transaction, which may be prepared: see notify.sql.
+        # Not in a caller's transaction, which may be prepared: see `notify`.
         if table.engine.is_ours(cursor):
             self.notify(cursor, table.waiting_for_results, {})
 

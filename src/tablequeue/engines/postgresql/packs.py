@@ -1,4 +1,4 @@
-"""Packs: a claim of many messages is one row with arrays of them, and so is its completion. See `create_packs.sql`.
+"""Packs: a claim of many messages is one row with arrays of them, and so is its completion. See `create_packs`.
 
 A claim that changes each row, and a completion that deletes it, were most of what draining costs; a pack of 1,000 is
 claimed and completed in two thirds of the time. A consumer that finishes, fails or extends some of its messages apart

@@ -18,7 +18,7 @@ class PostgreSQLStaging(Notifying, Staging):
     by_columns = True
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Insert a row of arrays; or copy the messages into the log, at ids that nobody reads: see create_topic.sql."""
+        """Insert a row of arrays; or copy the messages into the log, at ids that nobody reads: see `create_topic`."""
         batch = params["columns"]
         if table.definition.kind == "topic":
             self._copy(cursor, table, params, batch)

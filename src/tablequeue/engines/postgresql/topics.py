@@ -25,7 +25,7 @@ LAST_ID = """greatest(
             (select last_id from {holes} order by first_id desc limit 1),
             (select last_id from {parts} order by first_id desc limit 1)
         )"""
-# The messages that a range has finished; see create_ranges.sql.
+# The messages that a range has finished; see `create_ranges`.
 FINISHED = """(
             coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
             - coalesce(cardinality(apart_ids), 0)
@@ -67,7 +67,7 @@ ALONE: Mapping[str, Any] = {"held": None, "number": None, "sum": None}
 # Seconds between two looks of a process at all holes of a topic; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
 HOLES_SHARE = 20
-# The number of messages above the last run that one sequencing looks at, as create_topic.sql has it.
+# The number of messages above the last run that one sequencing looks at, as `create_topic` has it.
 SEQUENCED = 100_000
 
 
@@ -147,7 +147,7 @@ class PostgreSQLRanges(Notifying, Ranges):
         assert topic is not None, "of a subscription"
         began = monotonic()
         all_holes = began >= topic.next_sweep
-        claim, read = table.statements("range_claim")
+        claim, read = table.statement("range_claim.claim"), table.statement("range_claim.read")
         values = {**params, **finishing, "all_holes": all_holes}
         ((completed,),), rows = in_one_message(cursor, [claim], values, after=[read])
         if all_holes:

@@ -39,7 +39,7 @@ delete from tq__dropped where name = 'tq_emails';
 -- Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation of both servers does so.
 -- JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an object.
 -- Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but has a
--- comment with the name of its queue. The next create drops it (leftovers.sql) and begins again.
+-- comment with the name of its queue. The next create drops it (`leftovers`) and begins again.
 create table tq_emails (
     id bigint not null auto_increment primary key,
     state enum('ready', 'scheduled', 'in_progress', 'dead', 'blocked')

@@ -1,3 +1,6 @@
+-- The tables of a queue: create and drop.
+
+-- name: create
 -- A queue's table. Its clustered index depends on the order of the queue:
 --   fifo, lifo, priority: clustered on the identity. Messages are stored in the order of their pushes, so that
 --     neighbours are read and deleted together. A few consumers drain it fastest.
@@ -58,3 +61,95 @@ create index {table}__in_progress on {queue} (lease_until) include (state) where
 create index {table}__dead on {queue} (id) include (state) where state = 'dead';
 create index {table}__blocked on {queue} (group_key, id) include (state) where state = 'blocked';
 create unique index {table}__key on {queue} (dedup_key) where dedup_key is not null;
+
+-- name: create_due
+-- The clustered index of a queue in the order of due times. The id makes it unique: otherwise SQL Server would add four
+-- bytes to each duplicate key.
+-- Runs in the transaction that creates the table.
+create unique clustered index {table}__due on {queue} (due_at, id);
+
+-- name: create_history
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
+-- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
+-- Written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
+create table {history} (
+    id bigint not null constraint pk_{table}_history primary key clustered,
+    attempts int not null,
+    priority int not null,
+    token uniqueidentifier null,
+    pushed_at datetime2(6) not null,
+    due_at datetime2(6) null,
+    first_popped_at datetime2(6) null,
+    popped_at datetime2(6) null,
+    finished_at datetime2(6) null,
+    outcome varchar(9) collate Latin1_General_100_BIN2 null,
+    group_key nvarchar(510) collate Latin1_General_100_BIN2 null,
+    dedup_key nvarchar(510) collate Latin1_General_100_BIN2 null,
+    producer nvarchar(512) null,
+    consumer nvarchar(512) null,
+    headers nvarchar(max) null,
+    errors nvarchar(max) null,
+    payload {payload_type} not null
+);
+alter table {history} set (lock_escalation = disable);
+create index {table}__finished on {history} (finished_at) include (popped_at);
+
+-- name: create_results
+-- The results of finished messages, as JSON: what their consumers gave when they completed them. A row is there as long
+-- as the message is in the history.
+-- The purge of the history deletes it: a table that OUTPUT ... INTO writes may have no trigger and no foreign key.
+create table {results} (
+    id bigint not null constraint pk_{table}__results primary key clustered,
+    result nvarchar(max) not null
+);
+
+-- name: create_keys
+-- The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and until when. A row
+-- is there from the push on, finished or not, until a sweep deletes it. The token names the call that took the key.
+-- Keys are stored as in create. In one transaction with the queue: a crash leaves nothing.
+create table {keys} (
+    dedup_key varbinary(1020) not null constraint pk_{table}__keys__key primary key nonclustered,
+    token uniqueidentifier not null,
+    id bigint null,
+    taken_until datetime2(6) not null
+);
+create index {table}__keys_until on {keys} (taken_until);
+
+-- name: create_expiry
+-- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
+if not exists (select 1 from sys.indexes where name = '{table}__expires' and object_id = object_id('{queue}'))
+    create index {table}__expires on {queue} (expires_at) include (state) where {waiting};
+
+-- name: create_expired
+-- What the history of such a queue has in addition: an index by which stats counts the expired messages.
+if not exists (select 1 from sys.indexes where name = '{table}__expired' and object_id = object_id('{history}'))
+    create index {table}__expired on {history} (finished_at) include (outcome) where outcome = 'expired';
+
+-- name: create_notifications
+-- Create a Service Broker queue by which pushes notify consumers of your own. It holds a notification while no consumer
+-- has looked for messages since a push. The database must have ENABLE_BROKER, which Azure SQL Database does not have.
+-- A crash leaves nothing.
+create queue {queue}__notify with status = on, poison_message_handling (status = off);
+create service [{queue}__notify] on queue {queue}__notify ([DEFAULT]);
+
+-- name: drop
+-- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+drop table if exists {queue};
+
+-- name: drop_results
+-- Drop the table of the results. In one transaction with the queue, where the database can.
+drop table if exists {results};
+
+-- name: drop_history
+-- Drop a queue's history, if it keeps one: another queue may have a table of that name.
+drop table if exists {history};
+
+-- name: drop_keys
+-- Drop the table of the keys. In one transaction with the queue, where the database can.
+drop table if exists {keys};
+
+-- name: drop_notifications
+-- Drop the notifications of the queue, even while consumers wait for them. A crash leaves nothing of them or all.
+drop service [{queue}__notify];
+drop queue {queue}__notify;

@@ -1,3 +1,6 @@
+-- Streams: claims that a batch can be read from again.
+
+-- name: streams
 -- The streams of a queue, by name, with the number of messages in progress of each.
 -- Index: the primary key; {table}__in_progress, forced as in claim, of which it reads what has no lease.
 -- RECOMPILE: no variable is here, and PARAMETERIZATION FORCED would put one in the place of the filter's literal.
@@ -12,3 +15,125 @@ select
 from {streams} as streams
 order by streams.stream
 option (recompile);
+
+-- name: create_streams
+-- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
+-- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
+-- `failures`: of the messages of that batch, by id, those that a stage could not process, with the error; JSON.
+-- The name is the bytes of its text, as a key is (see create), and too long for a clustered key.
+-- Made when the first stream begins, under the creators' lock. Runs in one transaction: a crash leaves nothing.
+if object_id(N'{streams}', N'U') is null
+    create table {streams} (
+        stream varbinary(1020) not null constraint pk_{table}__streams primary key nonclustered,
+        epoch bigint not null,
+        batch bigint not null,
+        completed bigint not null,
+        token uniqueidentifier null,
+        claimed_at datetime2(6) null,
+        failures nvarchar(max) not null
+    );
+
+-- name: drop_streams
+-- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists {streams};
+drop table if exists {staged};
+drop table if exists {writers};
+drop table if exists {moving};
+drop table if exists {moved};
+
+-- name: stream_open
+-- Begin a new run of the stream :stream, which fences the run before it.
+-- If two open a new one at once, the primary key refuses the second one (error 2627), which tries again.
+-- Index: the primary key. Locks: the row. A crash before the commit leaves the run before as it was.
+declare @stream varbinary(1020) = convert(varbinary(1020), cast(:stream as nvarchar(510)));
+update {streams} with (rowlock) set epoch = epoch + 1 where stream = @stream;
+if @@rowcount = 0
+    insert into {streams} (stream, epoch, batch, completed, failures) values (@stream, 1, 0, 0, N'{}');
+
+-- name: stream_lock
+-- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
+-- READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, it waits for the one before, and reads what that has committed.
+-- Index: the primary key. Locks: the row.
+declare @stream varbinary(1020) = convert(varbinary(1020), cast(:stream as nvarchar(510)));
+select epoch, batch, completed, lower(replace(convert(char(36), token), '-', '')) as token, failures
+from {streams} with (rowlock, updlock, readcommittedlock)
+where stream = @stream;
+
+-- name: stream_set
+-- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
+-- completed.
+-- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
+declare @stream varbinary(1020) = convert(varbinary(1020), cast(:stream as nvarchar(510)));
+declare @batch bigint = :batch;
+declare @completed bigint = :completed;
+declare @claim uniqueidentifier = cast(:claim as uniqueidentifier);
+declare @failures nvarchar(max) = cast(:failures as nvarchar(max));
+declare @now datetime2(6) = {now};
+update {streams} with (rowlock)
+set batch = @batch,
+    completed = @completed,
+    token = @claim,
+    claimed_at = case when @claim is not null then @now end,
+    failures = @failures
+where stream = @stream;
+
+-- name: stream_claim
+-- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
+-- they stay with the stream until it completes the batch, or the batch is released.
+-- Index: {table}__ready, and hints, as in claim. A stream does not wait for the head of a strict queue either: nothing
+-- behind a head is ready. Locks: the rows; rows that another claim has locked are skipped.
+-- In one transaction with stream_set: after a crash none is claimed.
+declare @n bigint = :n;
+declare @high bigint = coalesce(cast(:high as bigint), 9223372036854775807);
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
+declare @now datetime2(6) = {now};
+-- [fair]
+{in_turn_up_to_high}
+-- [end]
+with next as (
+    select top (@n)
+        id, state, attempts, token, first_popped_at, popped_at, lease_until, consumer
+    -- [in_order]
+    from {queue} with (index ({table}__ready), rowlock, readpast, updlock, readcommittedlock)
+    where {claimable} and id <= @high
+    order by {order_by}
+    -- [end]
+    -- [fair]
+    , slot
+    from {queue} with (rowlock, readpast, updlock, readcommittedlock)
+    where {claimable} and id in (select id from @chosen)
+    -- [end]
+)
+update next
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = @token,
+    consumer = @consumer,
+    popped_at = @now,
+    first_popped_at = coalesce(first_popped_at, @now),
+    lease_until = null
+output inserted.id{of_inserted};
+
+-- name: stream_ids
+-- The ids of the messages in progress under :token, which is a stream's and has no lease, in no order.
+-- Index: {table}__in_progress, forced as in claim, of which it reads what has no lease.
+-- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for other streams that are claiming.
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+select id
+from {queue} with (index ({table}__in_progress))
+where state = 'in_progress' and lease_until is null and token = @token;
+
+-- name: stream_rows
+-- Read the messages of the JSON array :ids that are in progress under :token.
+-- Index: the primary key, sought as in complete_keep. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option:
+-- shared locks while it reads, and it waits for transactions that change a row.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+select
+    {live_columns}
+from {queue} as message with (forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token
+order by message.id;

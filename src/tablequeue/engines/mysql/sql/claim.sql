@@ -1,3 +1,6 @@
+-- Claims and takes of messages.
+
+-- name: claim
 -- Claim one message under a new lease: it is claimed by one consumer only, because SKIP LOCKED skips the rows that
 -- another claim has locked. One packet in autocommit: the update, then the row of the id that it remembered, without a
 -- lock. The second statement asks for LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks it if the
@@ -30,3 +33,112 @@ select
     {claimed}
 from {queue}
 where row_count() > 0 and id = last_insert_id() and token = :token;
+
+-- name: claim_find
+-- Find the messages to claim or take in a caller's transaction. Its isolation level is mostly REPEATABLE READ, the
+-- default. At that level the locking range read of claim_many would lock the gaps between the rows too: no connection
+-- could push or promote until the transaction ends. So the first statement finds messages without locks, in the order
+-- of the queue, and the second one locks as many as are wanted by their ids. Locked rows are skipped.
+-- The first statement runs on a connection of our own, which sees messages that the caller's transaction may not see,
+-- and then in that transaction, for messages that it has pushed itself. The third statement is for claims on a
+-- connection of our own that find messages first, in a fair queue; they are read after the commit (claimed).
+-- Indexes: {claim_index}, the primary key. Locks: the rows.
+-- name: claim_find.find
+select id, due_at, priority
+from {queue} force index ({claim_index})
+where {claimable}
+order by {order_by}
+limit :look;
+-- name: claim_find.read
+select
+    {claimed with
+        id = message.id
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = {now} + interval :lease second}{and_slot}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {free}
+limit :n
+for update skip locked;
+-- name: claim_find.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {free}
+limit :n
+for update skip locked;
+
+-- name: take_keep
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed.
+-- Index: {claim_index}, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
+-- rollback puts all of them back, a crash before the commit too.
+-- name: take_keep.lock
+select
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = cast(null as datetime(6))}
+from {queue} force index ({claim_index})
+where {claimable}
+order by {order_by}
+limit :n
+for update skip locked;
+-- name: take_keep.change
+insert into {history} (
+    {history_row}
+)
+select
+    {history_row with
+        id = message.id
+        attempts = attempts + 1
+        token = :token
+        first_popped_at = coalesce(first_popped_at, :popped_at)
+        popped_at = :popped_at
+        finished_at = case when :token is null then cast(:popped_at as datetime(6)) end
+        consumer = :consumer}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {indexed}
+for update;
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+where {indexed};
+
+-- name: claim_many
+-- Claim up to :n messages under a new lease, as claim does one: lock them, then mark them. They are read after the
+-- commit: see claimed.
+-- Index: {claim_index}, then the primary key. Locks: the rows; rows that another claim has locked are skipped.
+-- A crash before the commit claims none.
+-- name: claim_many.lock
+select id
+from {queue} force index ({claim_index})
+where {claimable}
+order by {order_by}
+limit :n
+for update skip locked;
+-- name: claim_many.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = :popped_at,
+    first_popped_at = coalesce(first_popped_at, :popped_at),
+    lease_until = :lease_until
+where {indexed};
+
+-- name: take_none
+-- Delete up to :n ready messages: the queue keeps no history.
+-- Index: {claim_index}, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
+-- rollback puts all of them back, a crash before the commit too.
+-- name: take_none.lock
+select
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = cast(null as datetime(6))}
+from {queue} force index ({claim_index})
+where {claimable}
+order by {order_by}
+limit :n
+for update skip locked;
+-- name: take_none.change
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+where {indexed};

@@ -1,10 +1,13 @@
+-- The tables of a queue: create and drop.
+
+-- name: create
 -- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
 -- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
 -- the order of their ids. A claim changes one index entry.
 -- Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation of both servers does so.
 -- JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an object.
 -- Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but has a
--- comment with the name of its queue. The next create drops it (leftovers.sql) and begins again.
+-- comment with the name of its queue. The next create drops it (`leftovers`) and begins again.
 create table {queue} (
     id bigint not null auto_increment primary key,
     state enum({states})
@@ -33,3 +36,95 @@ create table {queue} (
     unique key {table}__key (dedup_key)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: messages of {table}';
+
+-- name: create_due
+-- What a queue in order of due times has in addition: an index over the messages that wait, ready or scheduled.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+alter table {queue}
+    add column waiting tinyint generated always as (case when {indexed} then 1 end) stored,
+    add key {table}__ready (waiting, {ready_index});
+
+-- name: create_priority
+-- What a queue in order of priorities has in addition: an index over the ready messages, by the priority turned round,
+-- for MariaDB before 10.8 has no descending indexes.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+alter table {queue}
+    add column waiting tinyint generated always as (case when {indexed} then 1 end) stored,
+    add column urgency bigint generated always as (-priority) stored,
+    add key {table}__ready (waiting, {ready_index});
+
+-- name: create_history
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
+-- The index is for retention, for lost messages, and for statistics over a time.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+create table {history} (
+    id bigint not null primary key,
+    attempts int not null,
+    priority int not null default 0,
+    token char(32) character set ascii collate ascii_bin,
+    pushed_at datetime(6) not null,
+    due_at datetime(6),
+    first_popped_at datetime(6),
+    popped_at datetime(6),
+    finished_at datetime(6),
+    outcome varchar(9) character set ascii collate ascii_bin,
+    group_key varbinary(1020),
+    dedup_key varbinary(1020),
+    producer varchar(255),
+    consumer varchar(255),
+    headers longtext,
+    errors longtext,
+    payload {payload_type},
+    key {table}__finished (finished_at)
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: history of {table}';
+
+-- name: create_results
+-- The results of finished messages, as JSON: what their consumers gave when they completed them. A row is there as long
+-- as the message is in the history.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+create table {results} (
+    id bigint not null primary key,
+    result longtext not null check (json_valid(result)),
+    constraint {table}__results_of foreign key (id) references {history} (id) on delete cascade
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: results of {table}';
+
+-- name: create_keys
+-- The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and until when. A row
+-- is there from the push on, finished or not, until a sweep deletes it. The token names the call that took the key.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+create table {keys} (
+    dedup_key varbinary(1020) not null primary key,
+    token char(32) character set ascii collate ascii_bin not null,
+    id bigint,
+    taken_until datetime(6) not null,
+    key {table}__keys_until (taken_until)
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: keys of {table}';
+
+-- name: create_expiry
+-- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
+-- There are no partial indexes here: the state comes first.
+alter table {queue} add key {table}__expires (state, expires_at);
+
+-- name: create_expired
+-- What the history of such a queue has in addition: an index by which stats counts the expired messages.
+alter table {history} add key {table}__expired (outcome, finished_at);
+
+-- name: drop
+-- Drop a queue's table with its triggers; what was in it is gone. It waits for transactions that use the table.
+-- The catalogue forgot the queue before: a crash leaves tables that the next create of this name drops.
+drop table if exists {queue};
+
+-- name: drop_results
+-- Drop the table of the results. In one transaction with the queue, where the database can.
+drop table if exists {results};
+
+-- name: drop_history
+-- Drop a queue's history, if it keeps one: another queue may have a table of that name.
+drop table if exists {history};
+
+-- name: drop_keys
+-- Drop the table of the keys. In one transaction with the queue, where the database can.
+drop table if exists {keys};

@@ -1,3 +1,6 @@
+-- Streams: claims that a batch can be read from again.
+
+-- name: streams
 -- The streams of a queue, by name, with the number of messages in progress of each. Locks: none.
 -- Index: the primary key; {table}__state.
 select
@@ -8,3 +11,93 @@ select
     )
 from {streams} as streams
 order by streams.stream;
+
+-- name: create_streams
+-- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
+-- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
+-- `failures`: of the messages of that batch, by id, those that a stage could not process, with the error; JSON.
+-- Names are binary, as keys are.
+-- Made when the first stream begins. A DDL commits by itself: a crash leaves the table or nothing.
+create table if not exists {streams} (
+    stream varbinary(1020) not null primary key,
+    epoch bigint not null,
+    batch bigint not null default 0,
+    completed bigint not null default 0,
+    token char(32) character set ascii collate ascii_bin,
+    claimed_at datetime(6),
+    failures longtext not null
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: streams of {table}';
+
+-- name: drop_streams
+-- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
+-- Each commits by itself; what a crash leaves, the next drop of this name drops.
+drop table if exists {streams};
+drop table if exists {staged};
+drop table if exists {writers};
+drop table if exists {moving};
+drop table if exists {moved};
+
+-- name: stream_open
+-- Begin a new run of the stream :stream, which fences the run before it. Index: the primary key. Locks: the row.
+-- A crash before the commit leaves the run before as it was.
+insert into {streams} (stream, epoch, failures) values (:stream, 1, '{}')
+on duplicate key update epoch = epoch + 1;
+
+-- name: stream_lock
+-- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
+-- Index: the primary key. Locks: the row.
+select epoch, batch, completed, token, failures
+from {streams}
+where stream = :stream
+for update;
+
+-- name: stream_set
+-- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
+-- completed.
+-- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
+update {streams}
+set batch = :batch,
+    completed = :completed,
+    token = :claim,
+    claimed_at = case when :claim is null then null else {now} end,
+    failures = :failures
+where stream = :stream;
+
+-- name: stream_claim
+-- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
+-- they stay with the stream until it completes the batch, or the batch is released.
+-- Index: {claim_index}, then the primary key. Locks: the rows; rows that another claim has locked are skipped.
+-- In one transaction with stream_set: after a crash none is claimed.
+-- name: stream_claim.lock
+select id
+from {queue} force index ({claim_index})
+where {claimable} and (:high is null or id <= :high)
+order by {order_by}
+limit :n
+for update skip locked;
+-- name: stream_claim.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    first_popped_at = coalesce(first_popped_at, {now}),
+    popped_at = {now},
+    lease_until = null
+where {indexed};
+
+-- name: stream_ids
+-- The ids of the messages in progress under :token, which is a stream's and has no lease, in their order.
+-- Index: {table}__state. Locks: none.
+select id
+from {queue}
+where state = 'in_progress' and sweep_at is null and token = :token
+order by id;
+
+-- name: stream_rows
+-- Read the messages of :ids that are in progress under :token. Index: the primary key. Locks: none.
+select
+    {live_columns with id = message.id}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+order by message.id;

@@ -1,3 +1,6 @@
+-- Procedures that claim and take.
+
+-- name: claim
 -- {queue}_claim: the rows of pop, in any order. A session sweeps once a second before it claims. If too few messages
 -- were ready, it sweeps after that too, and claims again.
 -- In a caller's transaction, only the caller can claim what it sweeps until the commit. A function cannot know whether
@@ -87,3 +90,158 @@ create or replace function {queue}_claim(
     end;
     $$;
 revoke all on function {queue}_claim from public;
+
+-- name: claim_turn
+-- {queue}_claim_turn: one claim of a fair queue with limits, for {queue}_claim: a part of a round, each message with
+-- the slot of its group. A function, because a statement with limits cannot be a part of another one.
+create or replace function {queue}_claim_turn(
+    p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz, served bigint
+) returns table (
+    {claimed_types}, slot bigint
+) language plpgsql as $$
+    #variable_conflict use_column
+    begin
+        -- [at_least_once]
+        return query
+            {sql claim starts=ring_starts above=ring_above ends=ring_ends};
+        -- [end]
+        -- [at_most_once]
+        return query
+            {sql take_keep starts=ring_starts above=ring_above ends=ring_ends};
+        -- [end]
+    end;
+    $$;
+revoke all on function {queue}_claim_turn from public;
+
+-- name: take_turn
+-- {queue}_take_turn: one take of a fair queue with limits, for {queue}_remove; see {queue}_claim_turn.
+create or replace function {queue}_take_turn(
+    p_n integer, p_consumer text, p_token uuid, p_now timestamptz, served bigint
+) returns table (
+    {claimed_types}, slot bigint
+) language plpgsql as $$
+    #variable_conflict use_column
+    begin
+        -- [keep]
+        return query
+            {sql take_keep starts=ring_starts above=ring_above ends=ring_ends};
+        -- [end]
+        -- [none]
+        return query
+            {sql take_none starts=ring_starts above=ring_above ends=ring_ends};
+        -- [end]
+    end;
+    $$;
+revoke all on function {queue}_take_turn from public;
+
+-- name: pop
+-- {queue}_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
+-- finishes it.
+-- [at_least_once]
+-- The lease is of p_lease seconds (else {lease}); a consumer that does not finish a message by then has lost it.
+-- [end]
+-- [at_most_once]
+-- They are in the history already, and are never delivered again; complete finishes them.
+-- [end]
+-- [subscription]
+-- Not in a transaction of the caller's: a claim would hold up all other consumers.
+-- [end]
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
+-- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
+create or replace function {queue}_pop(
+    p_n integer default 1,
+    p_consumer text default null,
+    p_lease float8 default null,
+    p_now timestamptz default null
+) returns table (
+    {claimed_types},
+    token uuid
+) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        p_token uuid := gen_random_uuid();
+        -- [ranges]
+        claimed boolean;
+        -- [end]
+    begin
+        if p_n is null or p_n < 1 then
+            raise exception using errcode = 'TQ001', message = 'n is ' || coalesce(cast(p_n as text), 'null') || '.',
+                hint = 'Give a whole number from 1 on.';
+        end if;
+        -- [at_least_once]
+        p_lease := coalesce(p_lease, {lease});
+        if not p_lease between 0 and {longest} then
+            raise exception using errcode = 'TQ001', message = 'lease is ' || p_lease || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        -- [end]
+        -- [at_most_once]
+        if p_lease is not null then
+            raise exception using errcode = 'TQ001', message = 'A message delivered at most once has no lease.',
+                hint = 'Leave the lease out.';
+        end if;
+        -- [end]
+        p_consumer := coalesce(p_consumer, session_user);
+        -- [subscription]
+        -- A function cannot know whether it is in one; see {queue}_claim.
+        if txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s' then
+            raise exception using errcode = 'TQ001',
+                message = 'A claim of a subscription cannot be a part of a transaction.',
+                hint = 'Pop in autocommit, then complete in your transaction.';
+        end if;
+        perform {queue}_move_apart(p_now);
+        -- [end]
+        return query
+            select message.*, p_token
+            from {queue}_claim(p_n, p_consumer, p_lease, p_token, p_now) as message
+            -- [in_order]
+            order by {order_by};
+            -- [end]
+            -- [fair]
+            ; -- they come in the order of the turns
+            -- [end]
+        -- [ranges]
+        if not found then
+            {sql range_claim.claim all_holes=true held=null number=null sum=null}
+            into claimed;
+            return query
+                select message.*, p_token
+                from (
+                    {sql range_claim.read}
+                ) as message;
+        end if;
+        -- [end]
+    end;
+    $$;
+revoke all on function {queue}_pop from public;
+
+-- name: take
+-- {queue}_take: remove up to p_n ready messages, for consumers; in the order of the queue. They are finished when the
+-- transaction commits.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
+-- A rollback puts all of them back, a crash before the commit too.
+create or replace function {queue}_take(
+    p_n integer default 1,
+    p_consumer text default null,
+    p_now timestamptz default null
+) returns table (
+    {claimed_types}
+) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    begin
+        if p_n is null or p_n < 1 then
+            raise exception using errcode = 'TQ001', message = 'n is ' || coalesce(cast(p_n as text), 'null') || '.',
+                hint = 'Give a whole number from 1 on.';
+        end if;
+        return query
+            select message.*
+            from {queue}_remove(p_n, coalesce(p_consumer, session_user), null, p_now) as message
+            -- [in_order]
+            order by {order_by};
+            -- [end]
+            -- [fair]
+            ; -- they come in the order of the turns
+            -- [end]
+    end;
+    $$;
+revoke all on function {queue}_take from public;

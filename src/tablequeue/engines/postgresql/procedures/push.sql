@@ -1,3 +1,6 @@
+-- Procedures that push.
+
+-- name: push
 -- {queue}_push: push one message, for producers. Returns its id. If a live message has its key: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
@@ -49,3 +52,171 @@ create or replace function {queue}_push(
     end;
     $$;
 revoke all on function {queue}_push from public;
+
+-- name: push_many
+-- {queue}_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
+-- [bytes]
+-- The payloads are strings in base64.
+-- [end]
+-- Locks: none that another transaction waits for. All of them are pushed, or none.
+create or replace function {queue}_push_many(
+    p_messages json,
+    p_headers json default null,
+    p_delay float8 default null,
+    p_due timestamptz default null,
+    p_priority integer default null,
+    p_group text default null,
+    p_producer text default null,
+    p_now timestamptz default null,
+    p_expires float8 default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        pushed bigint;
+        waited_for boolean;
+        -- [json]
+        p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
+        -- [end]
+        -- [text]
+        p_payloads text[] := array(select value from json_array_elements_text(p_messages));
+        -- [end]
+        -- [bytes]
+        p_payloads bytea[] := array(select decode(value, 'base64') from json_array_elements_text(p_messages));
+        -- [end]
+    begin
+        perform {queue}_check(p_delay, p_due, p_priority, p_group, null, 'raise', p_expires);
+        p_priority := coalesce(p_priority, 0);
+        p_producer := coalesce(p_producer, session_user);
+        -- [due]
+        if p_due is null then
+            p_delay := coalesce(p_delay, 0);
+        end if;
+        -- [end]
+        -- [strict]
+        p_group := '';
+        -- [end]
+        for pushed, waited_for in
+            {sql push_many within=true}
+        loop
+            return next pushed;
+        end loop;
+        perform {queue}_notify(waited_for);
+    end;
+    $$;
+revoke all on function {queue}_push_many from public;
+
+-- name: push_each
+-- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
+-- [bytes]
+-- The payload is a string in base64.
+-- [end]
+-- If a message has the key of one already: error TQ002 and none is pushed, or with p_on_conflict 'skip' null for that
+-- one, or with 'return' the id of the message that has it.
+-- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
+create or replace function {queue}_push_each(
+    p_messages json,
+    p_on_conflict text default 'raise',
+    p_producer text default null,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        messages json[] := array(select value from json_array_elements(p_messages));
+        places integer[] := array(select generate_series(1, cardinality(messages)));
+        pushed bigint[] := array_fill(cast(null as bigint), array[cardinality(messages)]);
+        taken text[];
+        p_payloads {array_type}[];
+        p_headers text[];
+        p_priorities integer[];
+        p_groups text[];
+        p_keys text[];
+        p_dues timestamptz[];
+        p_delays float8[];
+        -- [expires]
+        p_each_expires float8[];
+        -- [end]
+        place integer;
+        id bigint;
+        waited_for boolean;
+    begin
+        p_producer := coalesce(p_producer, session_user);
+        perform {queue}_check(
+            cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
+            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict,
+            cast(message ->> 'expires' as float8)
+        )
+        from unnest(messages) as message;
+        while cardinality(places) > 0 loop
+            select
+                -- [json]
+                array_agg(cast(message -> 'payload' as text) order by chosen),
+                -- [end]
+                -- [text]
+                array_agg(message ->> 'payload' order by chosen),
+                -- [end]
+                -- [bytes]
+                array_agg(decode(message ->> 'payload', 'base64') order by chosen),
+                -- [end]
+                array_agg(message ->> 'headers' order by chosen),
+                array_agg(coalesce(cast(message ->> 'priority' as integer), 0) order by chosen),
+                -- [strict]
+                array_agg(text '' order by chosen),
+                -- [end]
+                -- [not strict]
+                array_agg(message ->> 'group' order by chosen),
+                -- [end]
+                array_agg(message ->> 'key' order by chosen),
+                array_agg(cast(message ->> 'due' as timestamptz) order by chosen),
+                -- [due]
+                array_agg(
+                    coalesce(cast(message ->> 'delay' as float8), case when message ->> 'due' is null then 0 end)
+                    order by chosen
+                )
+                -- [end]
+                -- [not due]
+                array_agg(cast(message ->> 'delay' as float8) order by chosen)
+                -- [end]
+                -- [expires]
+                , array_agg(cast(message ->> 'expires' as float8) order by chosen)
+                -- [end]
+            into
+                p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
+                -- [expires]
+                , p_each_expires
+                -- [end]
+            from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
+            place := 0;
+            for id, waited_for in
+                {sql push_each within=true}
+            loop
+                place := place + 1;
+                pushed[places[place]] := id;
+            end loop;
+            exit when p_on_conflict = 'skip';
+            places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
+            exit when cardinality(places) = 0;
+            taken := array(select messages[chosen] ->> 'key' from unnest(places) as chosen order by chosen);
+            if p_on_conflict = 'raise' then
+                raise exception using errcode = 'TQ002', detail = cast(to_json(taken) as text),
+                    message = 'Live messages have these keys already: ' || array_to_string(taken[:5], ', ') || '.',
+                    hint = 'Push with other keys, or with p_on_conflict skip or return; nothing was pushed.';
+            end if;
+            for place, id in
+                select chosen, there.id
+                from unnest(places) as chosen
+                join (
+                    {sql find_keys keys=taken}
+                ) as there on there.dedup_key = messages[chosen] ->> 'key'
+            loop
+                pushed[place] := id;
+            end loop;
+            -- Otherwise the message with that key was finished between the two statements: push again.
+            places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
+        end loop;
+        perform {queue}_notify(waited_for);
+        return query select * from unnest(pushed);
+    end;
+    $$;
+revoke all on function {queue}_push_each from public;

@@ -1,3 +1,6 @@
+-- The tables of a queue: create and drop.
+
+-- name: create
 -- A queue's table. A message is in exactly one of the five partial indexes of the states; the ready one has the
 -- columns of the order. A deduplication key is unique among the messages in the table: live ones and dead letters.
 -- Autovacuum by a fixed number of dead rows: a share of the table would come too late for a long backlog.
@@ -45,3 +48,123 @@ insert into {queue} (id, state, pushed_at, due_at, payload)
 select n, 'ready', now(), now() - (100 - n) * interval '1 second', 'null' from generate_series(1, 100) as n;
 analyze {queue} (id, state, due_at);
 truncate {queue};
+
+-- name: create_packs
+-- The packs of a queue: a claim of many messages that were not claimed before is one row with their columns as arrays,
+-- in the order of the ids, instead of a changed row for each. Meanwhile the messages are not in the queue's table. A
+-- pack is completed as a whole, or unpacked: then its messages are back in the table, in progress under the same token.
+-- The view has them one by one, as they would be in the table.
+-- Not compressed, and few dead rows: each may have a megabyte elsewhere.
+-- Runs in one transaction: a crash leaves nothing.
+create table {packs} (
+    token uuid primary key,
+    consumer text,
+    popped_at timestamptz not null,
+    lease_until timestamptz not null,
+    size integer not null,
+    first_id bigint not null,
+    last_id bigint not null,
+    ids bigint[] not null,
+    priorities integer[] not null,
+    pushed_ats timestamptz[] not null,
+    due_ats timestamptz[] not null,
+    producers text[] not null,
+    headers json[] not null,
+    payloads {payload_type}[] not null
+) with (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 100,
+    autovacuum_vacuum_cost_delay = 0,
+    toast.autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_threshold = 10000,
+    toast.autovacuum_vacuum_cost_delay = 0
+);
+alter table {packs}
+    alter ids set storage external,
+    alter priorities set storage external,
+    alter pushed_ats set storage external,
+    alter due_ats set storage external,
+    alter producers set storage external,
+    alter headers set storage external,
+    alter payloads set storage external;
+create index {table}__packs_lease on {packs} (lease_until);
+create view {packed} as
+select
+    message.id, 'in_progress' as state, 1 as attempts, message.priority, pack.token, message.pushed_at, message.due_at,
+    pack.popped_at as first_popped_at, pack.popped_at, pack.lease_until, cast(null as text) as group_key,
+    cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
+    message.payload, pack.first_id, pack.last_id
+from {packs} as pack, {pack_messages};
+
+-- name: create_history
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
+-- The index is for retention, for lost messages, and for statistics over a time.
+create table {history} (
+    id bigint constraint {table}__history_id primary key,
+    attempts integer not null,
+    priority integer not null default 0,
+    token uuid,
+    pushed_at timestamptz not null,
+    due_at timestamptz,
+    first_popped_at timestamptz,
+    popped_at timestamptz,
+    finished_at timestamptz,
+    outcome text,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers json,
+    errors jsonb,
+    payload {payload_type} not null
+);
+create index {table}__finished on {history} (finished_at);
+
+-- name: create_results
+-- The results of finished messages, as JSON: what their consumers gave when they completed them. A row is there as long
+-- as the message is in the history.
+-- Runs in one transaction: a crash leaves nothing.
+create table {results} (
+    id bigint constraint {table}__results_id primary key references {history} (id) on delete cascade,
+    result json not null
+);
+
+-- name: create_keys
+-- The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and until when. A row
+-- is there from the push on, finished or not, until a sweep deletes it. The token names the call that took the key.
+-- A crash leaves nothing.
+create table {keys} (
+    dedup_key text constraint {table}__keys_key primary key,
+    token uuid not null,
+    id bigint,
+    taken_until timestamptz not null
+);
+create index {table}__keys_until on {keys} (taken_until);
+
+-- name: create_expiry
+-- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
+create index if not exists {table}__expires on {queue} (expires_at) where {waiting};
+
+-- name: create_expired
+-- What the history of such a queue has in addition: an index by which stats counts the expired messages.
+create index if not exists {table}__expired on {history} (finished_at) where outcome = 'expired';
+
+-- name: drop
+-- Drop a queue's table and its packs; what was in them is gone. In one transaction with the history: a crash leaves all
+-- or nothing.
+drop view if exists {packed};
+drop table if exists {packs};
+drop table if exists {queue};
+
+-- name: drop_results
+-- Drop the table of the results. In one transaction with the queue, where the database can.
+drop table if exists {results};
+
+-- name: drop_history
+-- Drop a queue's history, if it keeps one: another queue may have a table of that name.
+drop table if exists {history};
+
+-- name: drop_keys
+-- Drop the table of the keys. In one transaction with the queue, where the database can.
+drop table if exists {keys};

@@ -1,3 +1,6 @@
+-- Streams: claims that a batch can be read from again.
+
+-- name: streams
 -- The streams of a queue, by name, with the number of messages in progress of each. Locks: none.
 -- Index: the primary key; {table}__in_progress, where a stream has no lease.
 select
@@ -9,3 +12,110 @@ select
     )
 from {streams} as streams
 order by stream;
+
+-- name: create_streams
+-- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
+-- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
+-- `failures`: of the messages of that batch, by id, those that a stage could not process, with the error; JSON.
+-- Made when the first stream begins, under the creators' lock. Runs in one transaction: a crash leaves nothing.
+create table if not exists {streams} (
+    stream text primary key,
+    epoch bigint not null,
+    batch bigint not null default 0,
+    completed bigint not null default 0,
+    token text,
+    claimed_at timestamptz,
+    failures text not null default '{}'
+);
+
+-- name: drop_streams
+-- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists {streams};
+drop table if exists {staged};
+drop table if exists {writers};
+drop table if exists {moving};
+drop table if exists {moved};
+
+-- name: stream_open
+-- Begin a new run of the stream :stream, which fences the run before it. Index: the primary key. Locks: the row.
+-- A crash before the commit leaves the run before as it was.
+insert into {streams} (stream, epoch) values (:stream, 1)
+on conflict (stream) do update set epoch = {table}__streams.epoch + 1;
+
+-- name: stream_lock
+-- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
+-- Index: the primary key. Locks: the row.
+select epoch, batch, completed, token, failures
+from {streams}
+where stream = :stream
+for update;
+
+-- name: stream_set
+-- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
+-- completed.
+-- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
+update {streams}
+set batch = :batch,
+    completed = :completed,
+    token = :claim,
+    claimed_at = case when cast(:claim as text) is null then null else {now} end,
+    failures = :failures
+where stream = :stream;
+
+-- name: stream_claim
+-- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
+-- they stay with the stream until it completes the batch, or the batch is released.
+-- Index: {table}__ready. Locks: the rows; rows that another claim has locked are skipped.
+-- In one transaction with stream_set: after a crash none is claimed.
+-- [limited]
+with {permits}claimed as (
+-- [end]
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = cast(:token as uuid),
+    consumer = cast(:consumer as text),
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = null
+-- [not fair]
+where id = any(array(
+    select id from {queue}
+    where {claimable} and (cast(:high as bigint) is null or id <= :high)
+    order by {order_by}
+    limit {claim_limit}
+    for update skip locked
+))
+-- [end]
+-- [fair]
+where id = any(array(
+    {in_turn_up_to_high}
+))
+-- [end]
+-- [not limited]
+returning id{and_slot};
+-- [end]
+-- [limited]
+returning id{and_slot}
+), {noted}
+select * from claimed;
+-- [end]
+
+-- name: stream_ids
+-- The ids of the messages in progress under :token, which is a stream's and has no lease, in their order.
+-- Index: {table}__in_progress. Locks: none.
+select id
+from {queue}
+where state = 'in_progress' and lease_until is null and token = cast(:token as uuid)
+order by id;
+
+-- name: stream_rows
+-- Read the messages of :ids that are in progress under :token, which is a stream's and has no lease. Locks: none.
+-- Index: {table}__in_progress; by the ids alone 5,000 of 100,000 messages were found by reading them all.
+select
+    {live_columns}
+from {queue}
+where state = 'in_progress' and lease_until is null and token = cast(:token as uuid)
+    and id = any(cast(:ids as bigint[]))
+order by id;

@@ -1,3 +1,6 @@
+-- Claims and takes of messages.
+
+-- name: claim
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- Index: {table}__ready. Locks: the database, for the length of the statement.
@@ -20,3 +23,60 @@ where id in (
 -- [end]
 returning
     {claimed}{and_slot};
+
+-- name: take_keep
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed.
+-- Index: {table}__ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
+-- before the commit too.
+insert into {history} (
+    {history_row}
+)
+select
+    {history_row with
+        attempts = attempts + 1
+        token = :token
+        first_popped_at = coalesce(first_popped_at, {now})
+        popped_at = {now}
+        finished_at = case when :token is null then {now} end
+        consumer = :consumer}
+from {queue}
+-- [not fair]
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit});
+-- [end]
+-- [fair]
+where id in (
+    {take_in_turn}
+);
+-- [end]
+delete from {queue}
+-- [not fair]
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
+-- [end]
+-- [fair]
+where id in (
+    {take_in_turn}
+)
+-- [end]
+returning
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = null}{and_slot};
+
+-- name: take_none
+-- Delete up to :n ready messages: the queue keeps no history.
+-- Index: {table}__ready. Locks: the database. A rollback puts all of them back, a crash before the commit too.
+delete from {queue}
+-- [not fair]
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
+-- [end]
+-- [fair]
+where id in (
+    {take_in_turn}
+)
+-- [end]
+returning
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = null}{and_slot};

@@ -1,3 +1,6 @@
+-- The tables of a queue: create and drop.
+
+-- name: create
 -- A queue's table. Times are whole microseconds since 1970 in UTC.
 -- AUTOINCREMENT: without it, an empty queue would give an id a second time.
 -- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
@@ -30,3 +33,77 @@ create index {table}__in_progress on {queue} (lease_until) where state = 'in_pro
 create index {table}__dead on {queue} (id) where state = 'dead';
 create index {table}__blocked on {queue} (group_key, id) where state = 'blocked';
 create unique index {table}__key on {queue} (dedup_key) where dedup_key is not null;
+
+-- name: create_history
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
+-- The index is for retention, for lost messages, and for statistics over a time.
+create table {history} (
+    id integer primary key,
+    attempts integer not null,
+    priority integer not null default 0,
+    token text,
+    pushed_at integer not null,
+    due_at integer,
+    first_popped_at integer,
+    popped_at integer,
+    finished_at integer,
+    outcome text,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers text,
+    errors text,
+    payload {payload_type}
+) strict;
+create index {table}__finished on {history} (finished_at);
+
+-- name: create_results
+-- The results of finished messages, as JSON: what their consumers gave when they completed them. A row is there as long
+-- as the message is in the history.
+-- A trigger, and no foreign key: SQLite ignores these on connections that do not ask for them.
+create table {results} (
+    id integer primary key,
+    result text not null check (json_valid(result))
+) strict;
+create trigger {table}__purged after delete on {history}
+    begin
+        delete from {results} where id = old.id;
+    end;
+
+-- name: create_keys
+-- The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and until when. A row
+-- is there from the push on, finished or not, until a sweep deletes it. The token names the call that took the key.
+-- Locks: the database. A crash leaves nothing.
+create table {keys} (
+    dedup_key text primary key,
+    token text not null,
+    id integer,
+    taken_until integer not null
+) strict, without rowid;
+create index {table}__keys_until on {keys} (taken_until);
+
+-- name: create_expiry
+-- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
+create index if not exists {table}__expires on {queue} (expires_at) where {waiting};
+
+-- name: create_expired
+-- What the history of such a queue has in addition: an index by which stats counts the expired messages.
+create index if not exists {table}__expired on {history} (finished_at) where outcome = 'expired';
+
+-- name: drop
+-- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+drop table if exists {queue};
+
+-- name: drop_results
+-- Drop the table of the results. In one transaction with the queue, where the database can.
+drop table if exists {results};
+
+-- name: drop_history
+-- Drop a queue's history, if it keeps one: another queue may have a table of that name.
+drop table if exists {history};
+
+-- name: drop_keys
+-- Drop the table of the keys. In one transaction with the queue, where the database can.
+drop table if exists {keys};

@@ -1,1 +1,0 @@
-grant execute on {queue}_{verb} to {role};

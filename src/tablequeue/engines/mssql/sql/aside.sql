@@ -1,9 +1,0 @@
--- The first :n messages that were set aside, with ids above :after.
--- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT.
-declare @n bigint = :n;
-declare @after bigint = :after;
-select top (@n)
-    {live_columns without lease_until finished_at}, token, expires_at
-from {moving}
-where id > @after
-order by id;

@@ -1,0 +1,117 @@
+-- The catalogue of queues, its entries, and pauses.
+
+-- name: create_paused
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'{paused}', N'U') is null
+    create table {paused} (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__paused primary key clustered,
+        until datetime2(6) not null
+    );
+
+-- name: create_dropped
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'{dropped}', N'U') is null
+    create table {dropped} (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
+    );
+
+-- name: lock
+-- The creators' lock: one at a time makes tables in a database, until its transaction ends; without a transaction it
+-- is refused (-999). IF OBJECT_ID ... IS NULL alone lets two through at once, and no row lock can say it: there is no
+-- row yet.
+declare @granted int;
+exec @granted = sp_getapplock
+    @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
+if @granted = -999
+    throw 51001, N'There is no transaction. Give the text one: begin it, run all of this, and commit.', 1;
+if @granted < 0
+    throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+
+-- name: has_table
+-- Return whether the table :table exists, of those that the user has rights on. Its name has the schema before it.
+select case when object_id(cast(:table as nvarchar(300)), N'U') is null then 0 else 1 end as there;
+
+-- name: has_schema
+-- Return whether the schema of the queues exists.
+select case when schema_id(N'{schema}') is null then 0 else 1 end as there;
+
+-- name: lookup
+-- Read the definition and the schema version of a queue. Index: the primary key.
+select definition, schema_version from {catalogue} where name = cast(:name as nvarchar(255));
+
+-- name: names
+-- The names and entries of all queues, topics and subscriptions.
+select name, definition from {catalogue};
+
+-- name: dropped
+-- The tables of all that was dropped.
+select name from {dropped};
+
+-- name: install
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'{catalogue}', N'U') is null
+    create table {catalogue} (
+        name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
+        definition nvarchar(max) not null,
+        schema_version int not null,
+        created_at datetime2(6) not null
+    );
+
+-- name: install_schema
+-- The schema of the queues, for a connection that names one. CREATE SCHEMA must be the first statement of its batch,
+-- hence the EXEC. Under the creators' lock. A crash leaves nothing.
+if schema_id(N'{schema}') is null
+    exec (N'create schema {schema}');
+
+-- name: unused
+-- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
+-- the creators' lock; this is for printed SQL. Index: the primary key.
+insert into {dropped} (name) values ('{table}');
+delete from {dropped} where name = '{table}';
+
+-- name: register
+-- Enter a queue in the catalogue, in the transaction that makes its tables.
+insert into {catalogue} (name, definition, schema_version, created_at)
+values (cast(:name as nvarchar(255)), cast(:definition as nvarchar(max)), :schema_version, {now});
+
+-- name: redefine
+-- Enter another definition of a queue in the catalogue, under the creators' lock. A crash leaves the old one.
+update {catalogue} set definition = cast(:definition as nvarchar(max)) where name = cast(:name as nvarchar(255));
+
+-- name: rename
+-- Give a queue another name in the catalogue, and its definition. Its tables keep their names, so whoever has it open
+-- goes on. Under the creators' lock. A topic and its subscriptions are renamed in one transaction: a crash leaves all
+-- or nothing.
+update {catalogue}
+set name = cast(:new_name as nvarchar(255)), definition = cast(:definition as nvarchar(max))
+where name = cast(:name as nvarchar(255));
+
+-- name: resume
+-- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
+delete from {paused} where name = '{table}';
+
+-- name: note_dropped
+-- Note the table of a queue, in the transaction that drops it: nothing new gets its name.
+insert into {dropped} (name)
+select '{table}' where not exists (select 1 from {dropped} where name = '{table}');
+
+-- name: unregister
+-- Take a queue out of the catalogue, in the transaction that drops its tables.
+delete from {catalogue} where name = cast(:name as nvarchar(255));
+
+-- name: pause
+-- Hand out no message of the queue until the time :until. Claims that have begun still end.
+-- If two sessions pause it at once, one of them gets a duplicate key, and repeats it.
+-- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
+declare @until datetime2(6) = cast(:until as datetime2(6));
+update {paused} set until = @until where name = '{table}';
+if @@rowcount = 0
+    insert into {paused} (name, until) values ('{table}', @until);
+
+-- name: paused
+-- The time until which the claims of the queue are paused; no row if they are not. Index: the primary key. Locks: none.
+select until from {paused} where name = '{table}' and until > {now};

@@ -1,2 +1,0 @@
--- The tables of all that was dropped.
-select name from {dropped};

@@ -1,0 +1,265 @@
+-- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
+
+-- name: complete_keep
+-- Complete the messages of the JSON array :ids that are held under :token: one statement moves them to the history.
+-- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
+-- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @now datetime2(6) = {now};
+delete from message
+output
+    {history_row of deleted without token with
+        finished_at = @now
+        group_key = convert(nvarchar(510), deleted.group_key)
+        dedup_key = convert(nvarchar(510), deleted.dedup_key)}
+into {history} (
+    {history_row without token}
+)
+output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;
+
+-- name: complete_none
+-- Complete the messages of the JSON array :ids that are held under :token: they are deleted, because the queue keeps no
+-- history.
+-- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
+-- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+delete from message
+{note_deleted}output deleted.id
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;
+
+-- name: complete_at_most_once
+-- Complete the messages of the JSON array :ids that were delivered at most once under :token.
+-- Index: the primary key of the history. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan
+-- could be to scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @now datetime2(6) = {now};
+update message
+set finished_at = @now, token = null
+output inserted.id
+from {history} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;
+
+-- name: keep_results
+-- Keep the :result of the message :id, which this transaction has completed.
+-- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+declare @id bigint = :id;
+declare @result nvarchar(max) = cast(:result as nvarchar(max));
+insert into {results} (id, result) values (@id, @result);
+
+-- name: result
+-- Return the result of the message :id. Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else shared
+-- ones.
+declare @id bigint = :id;
+select result from {results} where id = @id;
+
+-- name: fail
+-- Fail the attempts on the messages of :delays, a JSON array of pairs of an id and seconds, that are held under :token:
+-- each is ready again after its delay, or a dead letter if this was its last attempt. The error is kept.
+-- Index: the primary key, sought as in complete_keep. Locks: the rows.
+-- A crash leaves them in progress until their leases expire.
+declare @delays nvarchar(max) = cast(:delays as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @max_attempts int = :max_attempts;
+declare @error nvarchar(max) = cast(:error as nvarchar(max));
+declare @now datetime2(6) = {now};
+update message
+set state = case
+        when attempts >= @max_attempts{in_time} then 'dead'{or_blocked}
+        when given.delay > 0 then 'scheduled'
+        else 'ready'
+    end,
+    due_at = case when attempts >= @max_attempts{in_time} then due_at else {now_and_given_delay} end,
+    errors = {errors_and_one},
+    token = null,
+    lease_until = null{out_of_run}
+{note_inserted}output inserted.id, inserted.state
+from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given
+inner join {queue} as message with (rowlock, forceseek) on message.id = given.id
+where message.token = @token and message.cancelled_at is null;
+
+-- name: fail_at_most_once
+-- Fail the messages of the JSON array :ids that were delivered at most once under :token: they stay lost, and the
+-- error is kept.
+-- Index: the primary key of the history, sought as in complete_keep. Locks: the rows. A crash leaves all of them
+-- failed, or none.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @error nvarchar(max) = cast(:error as nvarchar(max));
+declare @now datetime2(6) = {now};
+update message
+set errors = {errors_and_one},
+    token = null
+output inserted.id, 'lost' as state
+from {history} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;
+
+-- name: release
+-- Those of the JSON array :ids that are held under :token are released, unworked: they are ready after :delay seconds,
+-- and the attempt does not count.
+-- Index: the primary key, sought as in complete_keep. Locks: the rows.
+-- A crash leaves them in progress until the lease expires.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @delay float = cast(:delay as float);
+declare @now datetime2(6) = {now};
+declare @due datetime2(6) = {now_and_delay};
+update message
+set state = case{or_blocked} when @delay > 0 then 'scheduled' else 'ready' end,
+    due_at = case when @delay > 0 then @due else due_at end,
+    attempts = attempts - 1,
+    token = null,
+    lease_until = null{out_of_run}
+{note_inserted}output inserted.id, case when inserted.state = 'blocked' then 1 else 0 end
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token and message.cancelled_at is null;
+
+-- name: extend
+-- Extend the leases on the messages of the JSON array :ids that are held under :token: they end :lease seconds from
+-- now.
+-- Index: the primary key, sought as in complete_keep. Locks: the rows. A crash leaves all of them extended, or none.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @lease float = cast(:lease as float);
+declare @now datetime2(6) = {now};
+declare @until datetime2(6) = {now_and_lease};
+update message
+set lease_until = @until
+output inserted.id, inserted.lease_until
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;
+
+-- name: cancel
+-- Cancel the messages of the JSON array :ids. Those in progress are told to stop. The others leave the queue: they move
+-- to the history as cancelled, or are deleted if the queue keeps none. Returns each message, and whether it was told.
+-- Index: the primary key, sought as in complete_keep. Locks: the rows; it waits for claims and finishes under way.
+-- In one transaction: a crash leaves all or nothing.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @now datetime2(6) = {now};
+declare @message table (id bigint not null primary key, told bit not null, group_key varbinary(1020) null);
+insert into @message (id, told, group_key)
+select message.id, case when message.state = 'in_progress' then 1 else 0 end, message.group_key
+from {queue} as message with (rowlock, updlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
+update message
+set cancelled_at = coalesce(message.cancelled_at, @now)
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select there.id from @message as there where there.told = 1);
+-- [keep]
+delete from message
+output
+    {history_row of deleted without token with
+        finished_at = @now
+        group_key = convert(nvarchar(510), deleted.group_key)
+        dedup_key = convert(nvarchar(510), deleted.dedup_key)},
+    'cancelled'
+into {history} (
+    {history_row without token},
+    outcome
+)
+-- [end]
+-- [none]
+delete from message
+-- [end]
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select there.id from @message as there where there.told = 0);
+-- [grouped]
+insert into {turns} (group_key)
+select group_key from @message where told = 0 group by group_key order by min(id);
+-- [end]
+select id, told from @message;
+
+-- name: cancel_held
+-- The messages of the JSON array :ids that are held under :token, and were told to stop, end: they move to the history
+-- as cancelled, or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is
+-- kept.
+-- Index: the primary key, sought as in complete_keep. Locks: the rows. In one transaction: a crash leaves all or
+-- nothing.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @error nvarchar(max) = cast(:error as nvarchar(max));
+declare @now datetime2(6) = {now};
+declare @message table (id bigint not null primary key, group_key varbinary(1020) null);
+insert into @message (id, group_key)
+select message.id, message.group_key
+from {queue} as message with (rowlock, updlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.cancelled_at is not null
+    and (message.token = @token or (@token is null and message.lease_until <= @now));
+update message
+set errors = {errors_and_one}
+from {queue} as message with (rowlock, forceseek)
+where @error is not null and message.id in (select there.id from @message as there);
+-- [keep]
+delete from message
+output
+    {history_row of deleted without token with
+        finished_at = @now
+        group_key = convert(nvarchar(510), deleted.group_key)
+        dedup_key = convert(nvarchar(510), deleted.dedup_key)},
+    'cancelled'
+into {history} (
+    {history_row without token},
+    outcome
+)
+-- [end]
+-- [none]
+delete from message
+-- [end]
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select there.id from @message as there);
+-- [grouped]
+insert into {turns} (group_key)
+select group_key from @message group by group_key order by min(id);
+-- [end]
+select id from @message;
+
+-- name: told
+-- Those of the messages of the JSON array :ids that are in progress and were told to stop.
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that
+-- change one of these rows.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+select message.id
+from {queue} as message with (forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.cancelled_at is not null;
+
+-- name: holder
+-- The token of the claim under which the message :id is in progress.
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that
+-- change the row.
+declare @id bigint = :id;
+select lower(replace(convert(char(36), token), '-', '')) as token
+from {queue}
+where id = @id and state = 'in_progress';
+
+-- name: reschedule
+-- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
+-- is ready if it is due, else scheduled. One that is blocked stays so.
+-- Index: the primary key. Locks: the row; it waits for a claim under way. A crash leaves it as it was.
+declare @id bigint = :id;
+declare @priority int = :priority;
+declare @delay float = cast(:delay as float);
+declare @now datetime2(6) = {now};
+declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
+update {queue} with (rowlock)
+set state = case
+        when state = 'blocked' or @due is null then state
+        when @due > @now then 'scheduled'
+        else 'ready'
+    end,
+    due_at = coalesce(@due, due_at),
+    priority = coalesce(@priority, priority)
+output inserted.id
+where id = @id and state in ('ready', 'scheduled', 'blocked');

@@ -1,0 +1,277 @@
+-- Reads of a queue and of its history.
+
+-- name: peek
+-- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__{state}.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
+-- transactions that change a row.
+declare @n bigint = :n;
+declare @after bigint = :after;
+select top (@n)
+    {live_columns}
+from {queue}
+where state = '{state}' and id > @after
+order by id;
+
+-- name: find
+-- One message of the queue, whatever its state.
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
+-- and it waits for transactions that change a row.
+declare @id bigint = :id;
+select
+    {live_columns}
+from {queue}
+where id = @id;
+
+-- name: until_next
+-- Seconds until a message can be popped: 0 if one is ready, null if none is expected. For waiting consumers.
+-- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Locks: none under
+-- READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that change one of these rows.
+declare @now datetime2(6) = {now};
+-- [group_limited]
+{until_group}
+-- [end]
+select
+    case
+        when paused.until is not null then datediff_big(microsecond, @now, paused.until) / 1e6
+        -- [not limited]
+        when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0e0
+        -- [end]
+        -- [limited]
+        when exists (select 1 from {queue} where {free}) then case
+            when {room} then {until_room}
+            else datediff_big(microsecond, @now, (
+                select min(lease_until) from {queue} where state = 'in_progress'
+            )) / 1e6
+        end
+        when 1 = 0{or_noted} then 0e0
+        -- [end]
+        else datediff_big(microsecond, @now, (
+            select min(coming.at)
+            from (
+                -- [expires grouped]
+                select min(expires_at) as at from {queue} where {waiting}
+                union all
+                -- [end]
+                select min(due_at) as at from {queue} where state = 'scheduled'
+                union all
+                select min(lease_until) as at from {queue} where state = 'in_progress'
+            ) as coming
+        )) / 1e6
+    end as seconds,
+    iif(paused.until is null, 0, 1) as paused
+    -- [limited]
+    , 0 as pushing
+    , iif(exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0), 1, 0) as held
+    -- [end]
+from (select max(until) as until from {paused} where name = '{table}' and until > @now) as paused;
+
+-- name: history
+-- The last :n finished messages with ids from :low to :high, highest id first. Index: the primary key.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
+-- transactions that change a row.
+declare @n bigint = :n;
+declare @low bigint = :low;
+declare @high bigint = :high;
+select top (@n)
+    {history_columns}
+from {history}
+where id between @low and @high
+order by id desc;
+
+-- name: history_bounds
+-- The lowest and the highest id in the history.
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
+-- and it waits for transactions that change a row.
+select (select min(id) from {history}) as low, (select max(id) from {history}) as high;
+
+-- name: lost
+-- The first :n messages that were claimed at most once, :age seconds ago or longer, and not completed.
+-- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
+-- reads, and it waits for transactions that change a row.
+declare @n bigint = :n;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = {now};
+declare @before datetime2(6) = {now_less_age};
+select top (@n)
+    {history_columns}
+from {history}
+where finished_at is null and popped_at <= @before
+order by id;
+
+-- name: stats
+-- Counts by state, each from its filtered index, and the age in seconds of the first ready message.
+-- Under READ_COMMITTED_SNAPSHOT all counts are of one moment, and it takes no locks. Without that option each count has
+-- a moment of its own, and it waits for transactions that change a row.
+declare @now datetime2(6) = {now};
+select
+    (select count_big(*) from {queue} where state = 'ready') as ready,
+    (select count_big(*) from {queue} where state = 'scheduled') as scheduled,
+    (select count_big(*) from {queue} where state = 'in_progress') as in_progress,
+    (select count_big(*) from {queue} where state = 'dead') as dead,
+    (select count_big(*) from {queue} where state = 'blocked') as blocked,
+    (
+        select top (1) datediff_big(microsecond, pushed_at, @now) / 1e6
+        from {queue} where state = 'ready' order by id
+    ) as oldest_age;
+
+-- name: stats_history
+-- The number of finished messages in the history. Up to 100,000 are counted; above it is the server's own number of
+-- rows, which includes lost messages. A user that may not see this number, as the caller of a procedure, counts all.
+-- Index: {table}__finished, for 100,000 entries.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
+-- transactions that change a row.
+select case when counts.counted < 100000 then counts.counted else coalesce(
+    (select sum(rows) from sys.partitions where object_id = object_id(N'{history}') and index_id in (0, 1)),
+    (select count_big(*) from {history} where finished_at is not null)
+) end as finished
+from (
+    select count_big(*) as counted from (
+        select top (100000) finished_at from {history} where finished_at is not null
+    ) as few
+) as counts;
+
+-- name: stats_lost
+-- How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by producer and
+-- consumer.
+-- Index: {table}__finished, of which it reads what has no time. Locks: none under READ_COMMITTED_SNAPSHOT. Without that
+-- option: shared locks while it reads, and it waits for transactions that change a row.
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = {now};
+declare @before datetime2(6) = {now_less_age};
+select producer, consumer, count_big(*) as lost
+from {history}
+where finished_at is null and popped_at <= @before
+group by producer, consumer;
+
+-- name: stats_finished
+-- Of the last :n messages that were completed less than :age seconds ago, the last one first: producer, consumer,
+-- seconds of wait and of run, attempts, and how many seconds ago each was completed.
+-- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
+-- reads, and it waits for transactions that change a row.
+declare @n bigint = :n;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = {now};
+declare @since datetime2(6) = {now_less_age};
+select top (@n)
+    producer,
+    consumer,
+    datediff_big(microsecond, pushed_at, first_popped_at) / 1e6 as wait,
+    datediff_big(microsecond, popped_at, finished_at) / 1e6 as run,
+    attempts,
+    datediff_big(microsecond, finished_at, @now) / 1e6 as ago
+from {history}
+where finished_at > @since and finished_at <= @now and outcome is null
+order by finished_at desc;
+
+-- name: stats_failed
+-- The failed attempts of less than :age seconds ago, the consumer of each and how many seconds ago it was: of up to
+-- :live messages of each state in the queue, and of the last :n that left it since then.
+-- Indexes: those of the states; {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without
+-- that option: shared locks while it reads, and it waits for transactions that change a row.
+declare @n bigint = :n;
+declare @live bigint = :live;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = {now};
+declare @since datetime2(6) = {now_less_age};
+select error.consumer, datediff_big(microsecond, error.failed_at, @now) / 1e6 as ago
+from (
+    select errors from (select top (@live) errors from {queue} where state = 'ready') as ready
+    union all
+    select errors from (
+        select top (@live) errors from {queue} where state = 'scheduled' order by due_at desc
+    ) as scheduled
+    union all
+    select errors from (
+        select top (@live) errors from {queue} where state = 'in_progress' order by lease_until desc
+    ) as in_progress
+    union all
+    select errors from (select top (@live) errors from {queue} where state = 'dead' order by id desc) as dead
+    union all
+    select errors from (select top (@live) errors from {queue} where state = 'blocked') as blocked
+    union all
+    select errors from (
+        select top (@n) errors from {history}
+        where finished_at > @since and finished_at <= @now
+        order by finished_at desc
+    ) as finished
+) as message
+cross apply openjson(message.errors) with (consumer nvarchar(512) '$.consumer', failed_at datetime2(6) '$.at') as error
+where error.failed_at > @since and error.failed_at <= @now;
+
+-- name: stats_pushed
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids, live or not. Returns
+-- the producer, how many seconds ago, and the number of messages.
+-- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
+-- transactions that change a row.
+declare @n bigint = :n;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = {now};
+declare @since datetime2(6) = {now_less_age};
+select producer, datediff_big(microsecond, pushed_at, @now) / 1e6 as ago, count_big(*) as pushed
+from (
+    select top (@n) producer, pushed_at
+    from (
+        select id, producer, pushed_at from (
+            select top (@n) id, producer, pushed_at from {queue} order by id desc
+        ) as live
+        union all
+        select id, producer, pushed_at from (
+            select top (@n) id, producer, pushed_at from {history} order by id desc
+        ) as ended
+    ) as pushed
+    order by id desc
+) as newest
+where pushed_at > @since and pushed_at <= @now
+group by producer, pushed_at;
+
+-- name: stats_expired
+-- How many messages of the history expired, of the last 100,000. Index: {table}__expired. Locks: none.
+select count_big(*) as expired from (
+    select top (100000) finished_at from {history} where outcome = 'expired'
+) as few;
+
+-- name: live
+-- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
+-- and it waits for transactions that change a row.
+declare @n bigint = :n;
+declare @low bigint = :low;
+declare @high bigint = :high;
+select top (@n)
+    {live_columns}
+from {queue}
+where id between @low and @high
+order by id desc;
+
+-- name: live_bounds
+-- The lowest and the highest id of the messages in a queue.
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
+-- and it waits for transactions that change a row.
+select (select min(id) from {queue}) as low, (select max(id) from {queue}) as high;
+
+-- name: finished
+-- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
+-- highest first.
+-- Indexes: the primary key, {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared
+-- locks while it reads, and it waits for transactions that change a row.
+declare @n bigint = :n;
+declare @low bigint = :low;
+declare @high bigint = :high;
+declare @since datetime2(6) = cast(:since as datetime2(6));
+declare @until datetime2(6) = cast(:until as datetime2(6));
+select top (@n)
+    {history_columns}
+from {history}
+where id between @low and @high and finished_at >= @since and finished_at < @until
+order by id desc;
+
+-- name: finished_bounds
+-- The lowest and the highest id of the messages that were finished from :since on and before :until.
+-- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
+-- reads, and it waits for transactions that change a row.
+declare @since datetime2(6) = cast(:since as datetime2(6));
+declare @until datetime2(6) = cast(:until as datetime2(6));
+select min(id) as low, max(id) as high
+from {history}
+where finished_at >= @since and finished_at < @until;

@@ -1,0 +1,39 @@
+-- Periodic messages: their tables and states.
+
+-- name: create_schedules
+-- The schedules of periodic pushes: for each, the last time it was due that was pushed. Made with the first schedule.
+-- The name is the bytes of its text, as a key is (see create), and too long for a clustered key.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'{schedules}', N'U') is null
+    create table {schedules} (
+        name varbinary(1020) not null constraint pk_tq__schedules primary key nonclustered,
+        last_due datetime2(6) not null
+    );
+
+-- name: enter_schedule
+-- Insert a schedule if it is not there, as if it had been due now.
+-- If two insert it at once, the primary key refuses the second one (error 2627), which tries again.
+-- Index: the primary key. Locks: the row.
+declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
+declare @now datetime2(6) = {now};
+insert into {schedules} (name, last_due)
+select @name, @now
+where not exists (select 1 from {schedules} as there with (updlock, readcommittedlock) where there.name = @name);
+
+-- name: schedule_state
+-- When a schedule was last due and pushed, and what time it is by the database's clock. Index: the primary key.
+declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
+declare @now datetime2(6) = {now};
+select last_due, @now as now from {schedules} where name = @name;
+
+-- name: advance_schedule
+-- Mark a schedule as pushed for :due. Of several processes that find it due, one changes the row, and pushes in the
+-- same transaction. The others wait for its commit, and then change nothing.
+-- Index: the primary key. Locks: the row.
+-- After a crash neither has happened, and the next process does both. The answer is the row, if it was changed.
+declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
+declare @due datetime2(6) = cast(:due as datetime2(6));
+declare @now datetime2(6) = {now};
+update {schedules} with (rowlock) set last_due = @due
+output inserted.last_due
+where name = @name and last_due < @due and @due <= @now;

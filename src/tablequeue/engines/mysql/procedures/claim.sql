@@ -1,0 +1,394 @@
+-- Procedures that claim and take.
+
+-- name: find_in_turn
+-- {queue}_find_in_turn: lock up to p_n ready messages, one of each group in turn. Returns their ids as a JSON array, or
+-- null. It looks at the first messages of each group, behind the group that was served last, and goes round once.
+-- The session remembers the slot of that group in the variable @`tablequeue.{table}.ring`, and in
+-- @`tablequeue.{table}.before` what it was before this call. A session begins at a random slot.
+{create} procedure {queue}_find_in_turn(p_n bigint, p_now datetime(6), out p_ids longtext character set ascii)
+begin
+    declare wide bigint default least(p_n + 8, 64);
+    declare seen, lap, at, until_slot, next_slot bigint default 0;
+    declare some, looked longtext character set ascii;
+    -- [group_limited]
+    declare one_slot, given_groups, held longtext character set ascii;
+    declare claims_then, room_then bigint;
+    declare removing boolean default @`tablequeue.{table}.removes`;
+    set given_groups = '[]';
+    -- [end]
+    set @`tablequeue.{table}.before` = coalesce(
+        @`tablequeue.{table}.ring`, cast(conv(left(md5(uuid()), 16), 16, 10) as unsigned) >> 1
+    );
+    set looked = '[]';
+    while lap < 2 do
+        set at = if(lap = 0, @`tablequeue.{table}.before`, -1);
+        set until_slot = if(lap = 0, 9223372036854775807, @`tablequeue.{table}.before`);
+        groups: while seen < p_n + 8 do
+            set next_slot = (
+                select slot from (
+                    {sql claim_ring starts=at ends=until_slot look=1 high=null}
+                ) as message
+            );
+            if next_slot is null then
+                leave groups;
+            end if;
+            -- [group_limited]
+            set one_slot = concat('[', next_slot, ']');
+            select claims, room into claims_then, room_then from (
+                {sql claim_rooms slots=one_slot removes=removing}
+            ) as room_of_group;
+            if room_then <= 0 then
+                set at = next_slot;
+                iterate groups;
+            end if;
+            set given_groups = json_array_append(given_groups, '$', json_array(next_slot, claims_then, room_then));
+            set wide = least(p_n + 8, 64, room_then);
+            -- [end]
+            select json_arrayagg(json_array(number, seen, id, slot)) into some from (
+                select row_number() over (order by id) as number, id, slot from (
+                    {sql claim_ring starts=next_slot-1 ends=next_slot look=wide high=null}
+                ) as message
+            ) as numbered;
+            set looked = json_merge_preserve(looked, some), at = next_slot, seen = seen + 1;
+        end while;
+        set lap = lap + 1;
+    end while;
+    -- [group_limited]
+    select json_arrayagg(slot) into held from (
+        {sql lock_stripes by_group=given_groups}
+    ) as stripe;
+    set held = coalesce(held, '[]');
+    select coalesce(json_arrayagg(json_array(number, place, message.id, message.slot)), '[]') into looked
+    from json_table(looked, '$[*]' columns (
+        number bigint path '$[0]', place bigint path '$[1]', id bigint path '$[2]', slot bigint path '$[3]'
+    )) as message
+    join json_table(held, '$[*]' columns (slot bigint path '$')) as stripe on stripe.slot = message.slot;
+    {sql note_stripes slots=held};
+    -- [end]
+    select json_arrayagg(id) into some from (
+        select id from json_table(looked, '$[*]' columns (
+            number bigint path '$[0]', place bigint path '$[1]', id bigint path '$[2]'
+        )) as message
+        order by number, place
+        limit 1000000
+    ) as sorted;
+    select json_arrayagg(id) into p_ids from (
+        {sql claim_find.read ids=some lease=null}
+    ) as ready;
+    set @`tablequeue.{table}.ring` = coalesce((
+        select message.slot
+        from json_table(looked, '$[*]' columns (
+            number bigint path '$[0]', place bigint path '$[1]', id bigint path '$[2]', slot bigint path '$[3]'
+        )) as message
+        join json_table(coalesce(p_ids, '[]'), '$[*]' columns (id bigint path '$')) as chosen on chosen.id = message.id
+        order by message.number desc, message.place desc
+        limit 1
+    ), @`tablequeue.{table}.before`);
+end //
+
+-- name: find
+-- {queue}_find: lock up to p_n ready messages, for {queue}_pop and {queue}_take. Returns their ids in the order of the
+-- queue, as a JSON array, or null. A session sweeps once a second before it looks. If too few messages were ready, it
+-- sweeps after that too, and looks again.
+-- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
+-- In a transaction of the caller's, not p_ours, it finds what that sees: see `claim_find`.
+{create} procedure {queue}_find(
+    p_n bigint, p_ours boolean, p_now datetime(6), out p_ids longtext character set ascii
+)
+begin
+    declare most bigint default if(p_ours, 1000, least(p_n, 1000));
+    declare wide, seen, locked, moved bigint;
+    declare looked longtext character set ascii;
+    declare swept boolean;
+    call {queue}_sweep(1, most, p_now, moved);
+    set swept = moved is not null;
+    turns: loop
+        -- [in_order]
+        set wide = 2 * p_n + 32; -- more than are wanted: others may have the first ones
+        repeat
+            select json_arrayagg(id), count(*) into looked, seen from (
+                {sql claim_find.find look=wide low_water=0}
+            ) as ready;
+            select json_arrayagg(id), count(*) into p_ids, locked from (
+                {sql claim_find.read ids=looked lease=null}
+            ) as ready;
+            set wide = wide * 8; -- what was locked is found and locked again, and counts
+        until locked = p_n or seen < wide / 8 end repeat;
+        -- [end]
+        -- [fair]
+        call {queue}_find_in_turn(p_n, p_now, p_ids);
+        set locked = coalesce(json_length(p_ids), 0);
+        -- [end]
+        if locked = p_n or swept then
+            leave turns;
+        end if;
+        set swept = true;
+        call {queue}_sweep(0, most, p_now, moved);
+        if moved = 0 then
+            leave turns;
+        end if;
+    end loop;
+end //
+
+-- name: pop
+-- {queue}_pop: claim ready messages, for consumers; in the order of the queue, each with the token that finishes it.
+-- [at_least_once]
+-- Options: n (up to how many, else 1), consumer (else the login), lease (seconds, else {lease}), now. A consumer that
+-- does not finish a message by the end of the lease has lost it.
+-- [end]
+-- [at_most_once]
+-- They are in the history already, and are never delivered again; complete finishes them.
+-- Options: n (up to how many, else 1), consumer (else the login), now.
+-- [end]
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
+-- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
+{create} procedure {queue}_pop(p_options {text})
+    sql security definer
+begin
+    declare ours boolean;
+    declare p_n bigint;
+    declare p_consumer {text};
+    declare p_lease double;
+    declare p_now, p_popped_at, p_lease_until datetime(6);
+    declare p_token char(32) character set ascii default replace(uuid(), '-', '');
+    declare p_ids longtext character set ascii;
+    -- [rate]
+    declare tokens bigint;
+    declare granted_at datetime(6);
+    -- [end]
+    -- [concurrency]
+    declare there, got, p_places longtext character set ascii;
+    declare moved bigint;
+    -- [end]
+    -- [group_rate]
+    declare p_groups longtext character set ascii;
+    -- [end]
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    -- [at_least_once]
+    call {queue}_options(p_options, '["n", "consumer", "lease", "now"]');
+    -- [end]
+    -- [at_most_once]
+    call {queue}_options(p_options, '["n", "consumer", "now"]');
+    -- [end]
+    select
+        coalesce(n, 1), if(json_type(consumer) = 'STRING', json_unquote(consumer), user()), lease,
+        if(json_type(clock) = 'STRING', json_unquote(clock), null)
+    into p_n, p_consumer, p_lease, p_now
+    from json_table(p_options, '$' columns (
+        n bigint path '$.n',
+        consumer json path '$.consumer',
+        lease double path '$.lease',
+        clock json path '$.now'
+    )) as options;
+    if not p_n between 1 and {largest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'n is not from 1 to {largest}. Give another number.';
+    end if;
+    -- [at_least_once]
+    set p_lease = coalesce(p_lease, {lease});
+    if not p_lease between 0 and {longest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'The lease is not from 0 to 100 years. Give another number of seconds.';
+    end if;
+    -- [end]
+    -- [rate]
+    select granted.tokens, granted.clock into tokens, granted_at from (
+        {sql grant_rate}
+    ) as granted;
+    set p_n = least(p_n, tokens);
+    -- [end]
+    -- [concurrency]
+    -- First, because an expired lease frees its place.
+    call {queue}_sweep(1, if(ours, 1000, least(p_n, 1000)), p_now, moved);
+    select json_arrayagg(json_array(slot, message, token)) into there from (
+        {sql free_slots look=10000}
+    ) as place;
+    select json_arrayagg(slot) into got from (
+        {sql lock_slots slots=there}
+    ) as place;
+    set p_n = coalesce(json_length(got), 0);
+    -- [end]
+    -- [group_limited]
+    set @`tablequeue.{table}.removes` = false;
+    -- [end]
+    call {queue}_find(p_n, ours, p_now, p_ids);
+    -- [not rate]
+    set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
+    -- [end]
+    -- [rate]
+    set p_popped_at = granted_at, p_lease_until = p_popped_at + interval p_lease second;
+    -- [end]
+    -- The rows are returned before the change, because a take deletes them. If the change fails, an error follows the
+    -- rows, and all is rolled back. So a client must read to the end.
+    with message (
+        {claimed_names}
+        -- [fair]
+        , slot
+        -- [end]
+    ) as (
+        {sql claim_find.read now=p_popped_at}
+    )
+    -- [in_order]
+    select *, p_token as token from message
+    -- [end]
+    -- [fair]
+    select
+        {claimed_names}, p_token as token
+    from message
+    -- [end]
+    -- [priority]
+    order by priority desc, id;
+    -- [end]
+    -- [fair]
+    order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
+    -- [end]
+    -- [by_id_or_due]
+    order by {order_by};
+    -- [end]
+    if p_ids is not null then
+        -- [group_rate]
+        select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
+            select message.slot, count(*) as number
+            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+            straight_join {queue} as message force index (primary) on message.id = given.id
+            group by message.slot
+        ) as spending;
+        {sql spend_group_rates by_group=p_groups now=p_popped_at};
+        -- [end]
+        -- [at_least_once]
+        {sql claim_many.change};
+        -- [end]
+        -- [at_most_once]
+        {sql take_keep.change};
+        -- [end]
+        -- [concurrency]
+        select json_arrayagg(json_object('slot', place.slot, 'message', message.id)) into p_places
+        from json_table(got, '$[*]' columns (number for ordinality, slot int path '$')) as place
+        join json_table(p_ids, '$[*]' columns (number for ordinality, id bigint path '$')) as message
+            on message.number = place.number;
+        {sql note_slots places=p_places};
+        -- [end]
+        -- [rate]
+        set tokens = json_length(p_ids);
+        {sql spend_rate number=tokens now=granted_at};
+        -- [end]
+    end if;
+    if ours then
+        commit;
+    end if;
+end //
+
+-- name: take
+-- {queue}_take: remove ready messages, for consumers; in the order of the queue. They are finished when the transaction
+-- commits.
+-- Options: n (up to how many, else 1), consumer (else the login), now.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
+-- A rollback puts all of them back, a crash before the commit too. Without a transaction of the caller's they are gone.
+{create} procedure {queue}_take(p_options {text})
+    sql security definer
+begin
+    declare ours boolean;
+    declare p_n bigint;
+    declare p_consumer {text};
+    declare p_now, p_popped_at datetime(6);
+    declare p_ids longtext character set ascii;
+    -- [rate]
+    declare tokens bigint;
+    declare granted_at datetime(6);
+    -- [end]
+    -- [group_rate]
+    declare p_groups longtext character set ascii;
+    -- [end]
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    call {queue}_options(p_options, '["n", "consumer", "now"]');
+    select
+        coalesce(n, 1), if(json_type(consumer) = 'STRING', json_unquote(consumer), user()),
+        if(json_type(clock) = 'STRING', json_unquote(clock), null)
+    into p_n, p_consumer, p_now
+    from json_table(p_options, '$' columns (
+        n bigint path '$.n',
+        consumer json path '$.consumer',
+        clock json path '$.now'
+    )) as options;
+    if not p_n between 1 and {largest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'n is not from 1 to {largest}. Give another number.';
+    end if;
+    -- [rate]
+    select granted.tokens, granted.clock into tokens, granted_at from (
+        {sql grant_rate}
+    ) as granted;
+    set p_n = least(p_n, tokens);
+    -- [end]
+    -- [group_limited]
+    set @`tablequeue.{table}.removes` = true;
+    -- [end]
+    call {queue}_find(p_n, ours, p_now, p_ids);
+    -- [not rate]
+    set p_popped_at = {now};
+    -- [end]
+    -- [rate]
+    set p_popped_at = granted_at;
+    -- [end]
+    -- The rows are returned before the change, which may delete them. If the change fails, an error follows the rows,
+    -- and all is rolled back. So a client must read to the end.
+    with message (
+        {claimed_names}
+        -- [fair]
+        , slot
+        -- [end]
+    ) as (
+        {sql claim_find.read lease=null now=p_popped_at}
+    )
+    -- [in_order]
+    select * from message
+    -- [end]
+    -- [fair]
+    select
+        {claimed_names}
+    from message
+    -- [end]
+    -- [priority]
+    order by priority desc, id;
+    -- [end]
+    -- [fair]
+    order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
+    -- [end]
+    -- [by_id_or_due]
+    order by {order_by};
+    -- [end]
+    if p_ids is not null then
+        -- [group_rate]
+        select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
+            select message.slot, count(*) as number
+            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+            straight_join {queue} as message force index (primary) on message.id = given.id
+            group by message.slot
+        ) as spending;
+        {sql spend_group_rates by_group=p_groups now=p_popped_at};
+        -- [end]
+        -- [keep]
+        {sql take_keep.change token=null};
+        -- [end]
+        -- [none]
+        {sql take_none.change};
+        -- [end]
+        -- [rate]
+        set tokens = json_length(p_ids);
+        {sql spend_rate number=tokens now=granted_at};
+        -- [end]
+    end if;
+    if ours then
+        commit;
+    end if;
+end //

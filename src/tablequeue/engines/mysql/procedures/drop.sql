@@ -1,1 +1,0 @@
-drop procedure if exists {queue}_{verb};

@@ -1,1 +1,0 @@
-grant execute on procedure {queue}_{verb} to {role};

@@ -1,6 +1,0 @@
--- Mark a schedule as pushed for :due. Of several processes that find it due, one changes the row, and pushes in the
--- same transaction. The others wait for its commit, and then change nothing.
--- Index: the primary key. Locks: the row.
--- After a crash neither has happened, and the next process does both.
-update {schedules} set last_due = cast(:due as datetime(6))
-where name = :name and last_due < cast(:due as datetime(6)) and cast(:due as datetime(6)) <= {now};

@@ -1,0 +1,129 @@
+-- The catalogue of queues, its entries, and pauses.
+
+-- name: create_paused
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
+create table if not exists {paused} (
+    name varchar(64) character set ascii collate ascii_bin primary key,
+    until datetime(6) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the pauses';
+
+-- name: create_dropped
+-- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
+-- has a dropped queue open reaches no other one.
+-- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
+create table if not exists {dropped} (
+    name varchar(64) character set ascii collate ascii_bin primary key
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the dropped tables';
+
+-- name: lock
+-- The creators' lock: one creator at a time creates or drops queues in a database. 1 if the lock was free within a
+-- minute. It belongs to the connection, not to a transaction, because each DDL commits; a crash of the client frees it.
+-- Its name is hashed: a lock's name is limited to 64 characters, and a database's name may have as many.
+select get_lock(concat('tablequeue.', md5(coalesce({database}, ''))), 60);
+
+-- name: unlock
+-- Free the creator's lock, on the connection that has it.
+do release_lock(concat('tablequeue.', md5(coalesce({database}, ''))));
+
+-- name: has_table
+-- Return whether the table :table exists, of those that the user has rights on. Its name may have the database before
+-- it.
+select count(*) from information_schema.tables
+where table_schema = {database} and table_name = substring_index(:table, '.', -1);
+
+-- name: has_schema
+-- Whether the database of the queues is there, of those that the user has rights on.
+select count(*) from information_schema.schemata where schema_name = {database};
+
+-- name: lookup
+-- Read the definition and the schema version of a queue. Index: the primary key.
+select definition, schema_version from {catalogue} where name = :name;
+
+-- name: names
+-- The names and entries of all queues, topics and subscriptions.
+select name, definition from {catalogue};
+
+-- name: dropped
+-- The tables of all that was dropped.
+select name from {dropped};
+
+-- name: install
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
+create table if not exists {catalogue} (
+    name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
+    definition text character set utf8mb4 collate utf8mb4_bin not null,
+    schema_version int not null,
+    created_at datetime(6) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
+
+-- name: install_schema
+-- The database of the queues, for a connection that names one: what MySQL calls a schema is a database.
+create database if not exists {schema};
+
+-- name: unused
+-- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
+-- the creators' lock; this is for printed SQL. Index: the primary key.
+insert into {dropped} (name) values ('{table}');
+delete from {dropped} where name = '{table}';
+
+-- name: register
+-- Enter a queue in the catalogue, when all its tables are there: only now it is one.
+insert into {catalogue} (name, definition, schema_version, created_at)
+values (:name, :definition, :schema_version, {now});
+
+-- name: leftovers
+-- The existing tables with the names of a queue's tables, and their comments, which tell the owner. Under the creators'
+-- lock, and only if the catalogue has no such queue: then tables of ours were left by a crash during create or drop.
+select table_name, table_comment
+from information_schema.tables
+where table_schema = {database} and table_name in (
+    '{table}', '{table}_history', '{table}__turns', '{table}__runs', '{table}__holes', '{table}__ranges',
+    '{table}__slots', '{table}__rate', '{table}__stripes', '{table}__group_rates', '{table}__results',
+    '{table}__keys', '{table}__moving', '{table}__moved'
+);
+
+-- name: leftovers_of_dropped
+-- The tables of dropped queues that are still there, because a crash came after the catalogue had forgotten the queue.
+-- Their comments tell whose they are. First what refers to another one. Under the creators' lock.
+select t.table_name
+from information_schema.tables as t
+join {dropped} as d on d.name = substring_index(t.table_comment, ' of ', -1)
+where t.table_schema = {database} and t.table_comment like 'tablequeue: %'
+    and not exists (
+        select 1 from {catalogue} as c where instr(c.definition, concat('"table": "', d.name, '"')) > 0
+    )
+order by t.table_comment not like 'tablequeue: results of %';
+
+-- name: redefine
+-- Enter another definition of a queue in the catalogue, under the creators' lock. A crash leaves the old one.
+update {catalogue} set definition = :definition where name = :name;
+
+-- name: rename
+-- Give a queue another name in the catalogue, and its definition. Its tables keep their names, so whoever has it open
+-- goes on. Under the creators' lock. A topic and its subscriptions are renamed in one transaction: a crash leaves all
+-- or nothing.
+update {catalogue} set name = :new_name, definition = :definition where name = :name;
+
+-- name: resume
+-- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
+delete from {paused} where name = '{table}';
+
+-- name: note_dropped
+-- Note the table of a queue, before the catalogue forgets the queue: nothing new gets its name.
+insert ignore into {dropped} (name) values ('{table}');
+
+-- name: unregister
+-- Take a queue out of the catalogue, before its tables are dropped.
+delete from {catalogue} where name = :name;
+
+-- name: pause
+-- Hand out no message of the queue until the time :until. Claims that have begun still end.
+-- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
+insert into {paused} (name, until) values ('{table}', :until)
+on duplicate key update until = values(until);
+
+-- name: paused
+-- The time until which the claims of the queue are paused; no row if they are not. Index: the primary key. Locks: none.
+select until from {paused} where name = '{table}' and until > {now};

@@ -1,0 +1,59 @@
+-- Checks of `doctor`, and the state of the database and of connections.
+
+-- name: indexes
+-- The indexes of the queue, its history and its ranges. Locks: none.
+select distinct index_name
+from information_schema.statistics
+where table_schema = {database}
+    and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges', '{table}__runs',
+        '{table}__keys');
+
+-- name: read_clock
+-- The database's clock. Locks: none.
+select {now};
+
+-- name: check_purge
+-- Old versions of rows that wait to be cleaned up, where they are very many. Needs the right PROCESS. Locks: none.
+select `count`
+from information_schema.innodb_metrics
+where name = 'trx_rseg_history_len' and `count` > 100000;
+
+-- name: check_settings
+-- Settings that break a promise or get in the way: name, value, what comes of it, the value to set. Locks: none.
+select name, cast(value as char), harm, good
+from (
+    select
+        'innodb_flush_log_at_trx_commit' as name, @@global.innodb_flush_log_at_trx_commit as value,
+        'a crash of the machine takes back what push has returned' as harm, '1' as good,
+        @@global.innodb_flush_log_at_trx_commit <> 1 as wrong
+    union all
+    select
+        'innodb_doublewrite', @@global.innodb_doublewrite, 'a crash of the machine may damage the queues', 'ON',
+        @@global.innodb_doublewrite in ('0', 'OFF')
+    union all
+    select
+        'binlog_format', @@global.binlog_format, 'SKIP LOCKED makes replicas differ', 'ROW',
+        @@global.log_bin = 1 and @@global.binlog_format = 'STATEMENT'
+    union all
+    select
+        'read_only', @@global.read_only,
+        'pushes and claims of a user without the right to write all the same are refused',
+        'OFF', @@global.read_only not in ('0', 'OFF')
+    union all
+    select
+        'sql_mode', @@global.sql_mode, 'transactions of your own cut off what does not fit', 'STRICT_ALL_TABLES',
+        instr(@@global.sql_mode, 'STRICT') = 0
+) as settings
+where wrong
+order by name;
+
+-- name: check_transactions
+-- Transactions that have been open for a minute or longer, the oldest first: connection, user, seconds. Needs the right
+-- PROCESS. Locks: none.
+select
+    trx_mysql_thread_id, coalesce(session.user, ''), timestampdiff(second, trx_started, now())
+from information_schema.innodb_trx
+left join information_schema.processlist as session on session.id = trx_mysql_thread_id
+where trx_started < now() - interval 60 second and trx_mysql_thread_id <> connection_id()
+order by trx_started
+limit 10;

@@ -1,8 +1,0 @@
--- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
--- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
--- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
-select message.id
-from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
-for update;
-delete {queue}
-from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token;

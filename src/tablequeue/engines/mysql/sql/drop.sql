@@ -1,3 +1,0 @@
--- Drop a queue's table with its triggers; what was in it is gone. It waits for transactions that use the table.
--- The catalogue forgot the queue before: a crash leaves tables that the next create of this name drops.
-drop table if exists {queue};

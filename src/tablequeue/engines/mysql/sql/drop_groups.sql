@@ -1,2 +1,0 @@
--- The notes of a grouped queue's triggers.
-drop table if exists {turns};

@@ -1,5 +1,0 @@
--- Return those of :keys that messages of the queue have, with their ids. Index: {table}__key.
--- A locking read, because it must see the row that caused a duplicate-key error. Under REPEATABLE READ a plain read may
--- not see it. Locks: the entries of the index, shared; a claim does not change them.
-select convert(dedup_key using utf8mb4), id
-from {queue} force index ({table}__key) where dedup_key in :keys lock in share mode;

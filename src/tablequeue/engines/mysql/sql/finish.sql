@@ -1,0 +1,222 @@
+-- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
+
+-- name: complete_keep
+-- Complete the messages of :ids that are held under :token: they move to the history.
+-- The first statement finds those that are held. All of them are one packet.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
+-- name: complete_keep.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+for update;
+-- name: complete_keep.change
+insert into {history} (
+    {history_row without token}
+)
+select
+    {history_row without token with
+        id = message.id
+        finished_at = {now}}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+for update;
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token;
+
+-- name: complete_none
+-- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
+-- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
+-- name: complete_none.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+for update;
+-- name: complete_none.change
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token;
+
+-- name: complete_at_most_once
+-- Complete the messages of :ids that were delivered at most once under :token.
+-- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
+-- Index: the primary key of the history. Locks: the rows. A crash leaves all of them completed, or none.
+-- name: complete_at_most_once.lock
+select message.id
+from {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
+for update;
+-- name: complete_at_most_once.change
+update {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
+set finished_at = {now}, token = null;
+
+-- name: keep_results
+-- Keep the :result of the message :id, which this transaction has completed.
+-- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+insert into {results} (id, result) values (:id, :result);
+
+-- name: result
+-- Return the result of the message :id. Index: the primary key. Locks: none.
+select result from {results} where id = :id;
+
+-- name: fail
+-- Fail the attempts on the messages of :delays, pairs of an id and seconds, that are held under :token: each is ready
+-- again after its delay, or a dead letter if this was its last attempt. The error is kept.
+-- Of several messages the first statement finds those that are held, and their new states. For one, LAST_INSERT_ID
+-- remembers the state for fail_state. A look at the row would come too late, because another consumer may have claimed
+-- the message meanwhile.
+-- Index: the primary key. Locks: the rows. A crash leaves them in progress until their leases expire.
+-- name: fail.lock
+select
+    message.id,
+    case
+        when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
+        when delay > 0 then 'scheduled'
+        else 'ready'
+    end as state
+from {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+    and cancelled_at is null
+for update;
+-- name: fail.change
+update {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+    and cancelled_at is null
+set state = elt(
+        last_insert_id(case
+            when attempts >= :max_attempts{in_time} then 3{or_fourth} when delay > 0 then 2 else 1
+        end),
+        'ready', 'scheduled', 'dead'{fourth}
+    ),
+    due_at = case when attempts >= :max_attempts{in_time} then due_at else {now} + interval delay second end,
+    errors = {errors_and_one},
+    token = null,
+    lease_until = null{out_of_run};
+
+-- name: fail_at_most_once
+-- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
+-- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
+-- Index: the primary key of the history. Locks: the rows. A crash leaves all of them failed, or none.
+-- name: fail_at_most_once.lock
+select message.id
+from {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
+for update;
+-- name: fail_at_most_once.change
+update {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
+set errors = {errors_and_one},
+    token = null;
+
+-- name: fail_state
+-- The state that the fail before it, on the same connection, gave its message.
+select elt(last_insert_id(), 'ready', 'scheduled', 'dead'{fourth});
+
+-- name: release
+-- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
+-- attempt does not count. The first statement tells which of several they are; one alone is known by the number of
+-- rows.
+-- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
+-- name: release.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+where cancelled_at is null
+for update;
+-- name: release.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+set state = case{or_blocked} when :delay > 0 then 'scheduled' else 'ready' end,
+    due_at = case when :delay > 0 then {now} + interval :delay second else due_at end,
+    attempts = attempts - 1,
+    token = null,
+    lease_until = null{out_of_run}
+where cancelled_at is null;
+
+-- name: extend
+-- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now. One packet.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them extended, or none.
+-- name: extend.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+set lease_until = {now} + interval :lease second;
+-- name: extend.read
+select message.id, lease_until
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token;
+
+-- name: cancel
+-- Cancel the messages of :ids. Those in progress are told to stop. The others leave the queue: they move to the history
+-- as cancelled, or are deleted if the queue keeps none. The first statement returns each message, and whether it is to
+-- be told.
+-- Index: the primary key. Locks: the rows; it waits for claims and finishes under way. A crash leaves all or nothing.
+-- name: cancel.lock
+select message.id, message.state = 'in_progress' as told
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+for update;
+-- name: cancel.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set cancelled_at = coalesce(cancelled_at, {now})
+where state = 'in_progress';
+-- [keep]
+insert into {history} (
+    {history_row without token},
+    outcome
+)
+select
+    {history_row without token with
+        id = message.id
+        finished_at = {now}},
+    'cancelled'
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where state <> 'in_progress'
+for update;
+-- [end]
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state <> 'in_progress';
+
+-- name: cancel_held
+-- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
+-- or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is kept. The first
+-- statement returns them; the others are about those that it returned.
+-- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+-- name: cancel_held.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where cancelled_at is not null and (token = :token or (:token is null and sweep_at <= {now}))
+for update;
+-- name: cancel_held.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set errors = {errors_and_one}
+where cancelled_at is not null and :error is not null;
+-- [keep]
+insert into {history} (
+    {history_row without token},
+    outcome
+)
+select
+    {history_row without token with
+        id = message.id
+        finished_at = {now}},
+    'cancelled'
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where cancelled_at is not null
+for update;
+-- [end]
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and cancelled_at is not null;
+
+-- name: told
+-- Those of the messages of :ids that are in progress and were told to stop. Index: the primary key. Locks: none.
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where cancelled_at is not null;
+
+-- name: holder
+-- The token of the claim under which the message :id is in progress. Index: the primary key. Locks: none.
+select token from {queue} force index (primary) where id = :id and state = 'in_progress';
+
+-- name: reschedule
+-- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
+-- is ready if it is due, else scheduled. One that is blocked stays so. The first statement tells whether it waits: the
+-- number of rows of an update leaves out a row that stays the same.
+-- Index: the primary key. Locks: the row; it waits for a claim under way. A crash leaves it as it was.
+-- name: reschedule.lock
+select id from {queue} where id = :id and state in ('ready', 'scheduled', 'blocked') for update;
+-- name: reschedule.change
+update {queue}
+set state = case
+        when state = 'blocked' or (cast(:due as datetime(6)) is null and :delay is null) then state
+        when coalesce(cast(:due as datetime(6)), {now} + interval :delay second) > {now} then 'scheduled'
+        else 'ready'
+    end,
+    due_at = coalesce(cast(:due as datetime(6)), {now} + interval :delay second, due_at),
+    priority = coalesce(:priority, priority)
+where id = :id and state in ('ready', 'scheduled', 'blocked');

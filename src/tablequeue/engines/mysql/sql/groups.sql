@@ -1,0 +1,247 @@
+-- Groups: their tables, the heads of ordered groups, the turns of fair ones, claims of one group.
+
+-- name: create_fair
+-- What a fair queue has in addition: an index over the ready messages, by the slot of their group. The slot is a hash
+-- of 63 bits: two of 3,000,000 groups share one with a chance of one in 2,000,000.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+alter table {queue}
+    add column waiting tinyint generated always as (case when {indexed} then 1 end) stored,
+    add column slot bigint generated always as (
+        cast(conv(left(md5(coalesce(group_key, '')), 16), 16, 10) as unsigned) >> 1
+    ) stored,
+    add key {table}__ready (waiting, {ready_index});
+
+-- name: create_groups
+-- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
+-- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress. Those of a
+-- run are in progress together: in_run is the id of the message if it was claimed in a run, else 0. In an open run it
+-- is minus the id: such a message holds up those behind it, and not those before it. So a message becomes the head if
+-- no head of its group has an in_run above minus its own id.
+-- The table has the notes of the triggers, which promote reads; see create_group_triggers.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+alter table {queue}
+    add column front varbinary(1020) generated always as (case when {head} then group_key end) stored,
+    add column in_run bigint not null default 0,
+    add unique key {table}__front (front, in_run),
+    add key {table}__blocked (group_key, state, id);
+create table {turns} (
+    id bigint not null auto_increment primary key,
+    group_key varbinary(1020) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: turns of {table}';
+
+-- name: create_group_triggers
+-- The triggers of a grouped queue only note which groups to look at: those that got a message, and those that may have
+-- lost their head. They cannot do more, for a trigger may not change the table it belongs to; promote reads the notes.
+-- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
+-- DELIMITER is for the client programs: there are semicolons inside the triggers.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+delimiter //
+create trigger {queue}__pushed after insert on {queue} for each row
+    insert into {turns} (group_key) values (new.group_key) //
+create trigger {queue}__left after delete on {queue} for each row
+    if old.state <> 'dead' then
+        insert into {turns} (group_key) values (old.group_key);
+    end if //
+create trigger {queue}__moved after update on {queue} for each row
+    if new.state in ('dead', 'blocked') and old.state <> new.state then
+        insert into {turns} (group_key) values (new.group_key);
+    end if //
+delimiter ;
+
+-- name: drop_groups
+-- The notes of a grouped queue's triggers.
+drop table if exists {turns};
+
+-- name: claim_ring
+-- The first :look ready messages of the groups in a segment of the ring: behind the slot :starts, up to the slot :ends.
+-- With ids up to :high if that is given. A claim asks again behind the last group that it has seen.
+-- Index: {claim_index}. Locks: none.
+select id, slot
+from {queue} force index ({claim_index})
+where {claimable} and slot > :starts and slot <= :ends and (:high is null or id <= :high)
+order by slot, id
+limit :look;
+
+-- name: claim_run
+-- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
+-- lease: lock the first one, find the others without locks, lock those that no other transaction is changing, and mark
+-- them. One packet, in which claim_limit comes first: @tq_head is the first one, @tq_run are all that were found,
+-- @tq_due those that were locked, each with whether it is due, and @tq_ids those that are claimed: none that comes
+-- after one that is locked by others, or not due. The run ends before one that is in progress in an open run.
+-- With :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them
+-- are finished. With -1 the run is open: see create_groups.
+-- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open
+-- run passes over the groups that the process claimed from lately.
+-- Indexes: {claim_index}, {table}__blocked, {table}__front, the primary key. Locks: the rows; locked ones are skipped.
+-- A claim must lock the first message before it claims the others.
+-- A crash before the commit claims none. They are read after it: see claimed.
+-- name: claim_run.find
+select max(id) into @tq_head
+from (
+    select id
+    from {queue} force index ({claim_index})
+    where {claimable} and @tq_n > 0 and not json_contains(:passed, json_quote(convert(group_key using utf8mb4)))
+    order by id
+    limit 1
+    for update skip locked
+) as first;
+select coalesce(@tq_head, max(id)) into @tq_head
+from (
+    select id
+    from {queue} force index ({claim_index})
+    where {claimable} and @tq_n > 0 and @tq_head is null
+    order by id
+    limit 1
+    for update skip locked
+) as first;
+select json_merge_preserve(json_array(@tq_head), coalesce(json_arrayagg(id), '[]')) into @tq_run
+from (
+    select id, row_number() over (order by id) as place
+    from (
+        select message.id
+        from {queue} as head straight_join {queue} as message force index ({table}__blocked)
+            on message.group_key = head.group_key
+        where head.id = @tq_head and message.state = 'blocked'{in_time_of_message}
+            and message.id < (
+                select coalesce(-max(held.in_run), 9223372036854775807)
+                from {queue} as held force index ({table}__front)
+                where held.front = head.group_key and held.in_run < 0
+            )
+        order by message.id
+        limit :n
+    ) as behind
+) as numbered
+where place < @tq_n;
+select json_arrayagg(json_array(id, is_due)) into @tq_due
+from (
+    select message.id, coalesce(due_at <= {now}, true) as is_due
+    from json_table(@tq_run, '$[*]' columns (id bigint path '$')) as given
+    straight_join {queue} as message force index (primary) on message.id = given.id
+    where state in ('ready', 'blocked')
+    for update skip locked
+) as locked;
+select json_arrayagg(due.id), count(*) into @tq_ids, @tq_n
+from json_table(@tq_due, '$[*]' columns (id bigint path '$[0]', is_due int path '$[1]')) as due
+where due.id = @tq_head or due.id < coalesce((
+    select min(behind.id)
+    from json_table(@tq_run, '$[*]' columns (id bigint path '$')) as behind
+    left join json_table(@tq_due, '$[*]' columns (id bigint path '$[0]', is_due int path '$[1]')) as got
+        on got.id = behind.id
+    where behind.id <> @tq_head and (got.id is null or not got.is_due)
+), 9223372036854775807);
+-- name: claim_run.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = :popped_at,
+    first_popped_at = coalesce(first_popped_at, :popped_at),
+    lease_until = :lease_until,
+    in_run = message.id * :run
+where state in ('ready', 'blocked');
+
+-- name: claimed
+-- The messages of :ids that a claim has claimed under :token. They are read after its commit, so that nothing is locked
+-- while they are sent. If messages are delivered at most once, they are in the history.
+-- Index: the primary key. Locks: none.
+-- [at_least_once]
+select
+    {claimed with
+        id = message.id}{and_slot}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where token = :token;
+-- [at_most_once]
+select
+    {claimed with
+        id = message.id
+        lease_until = cast(null as datetime(6))}
+-- [at_most_once fair]
+    , cast(conv(left(md5(coalesce(group_key, '')), 16), 16, 10) as unsigned) >> 1 as slot
+-- [at_most_once]
+from {given} straight_join {history} as message force index (primary) on message.id = given.id
+where token = :token;
+-- [end]
+
+-- name: claim_group
+-- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
+-- Lock them, then mark them. They are read after the commit: see claimed.
+-- Index: {claim_index}, by the slot of the group; another group may have the same slot. Then the primary key.
+-- Locks: the rows; rows that another claim has locked are skipped. A crash before the commit claims none.
+-- name: claim_group.lock
+select id
+from {queue} force index ({claim_index})
+where {claimable} and slot = cast(conv(left(md5(:group), 16), 16, 10) as unsigned) >> 1
+    and group_key = :group
+order by slot, id
+limit :n
+for update skip locked;
+-- name: claim_group.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = :popped_at,
+    first_popped_at = coalesce(first_popped_at, :popped_at),
+    lease_until = :lease_until
+where {indexed};
+
+-- name: promote
+-- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none, and
+-- if it is not behind a message of an open run (see create_groups).
+-- The statements: find notes; lock those that are not locked; find the lowest message of each of their groups that has
+-- no head; make it the head, and then retract, in the same transaction; delete the notes.
+-- The limit of the third one keeps MariaDB from merging the inner query into the outer one. Merged, it fails in a
+-- procedure from the second call on: "unknown column noted.group_key".
+-- IGNORE: if two transactions promote in the same group at once, the unique index refuses one head, which is skipped.
+-- It hides no other error, because nothing else can fail here.
+-- Indexes: {table}__front, {table}__blocked. Locks: the notes (locked ones are skipped), the new heads.
+-- A crash leaves all or nothing: groups that were not promoted are still noted.
+-- name: promote.find
+select id from {turns} order by id limit :n;
+-- name: promote.lock
+select turn.id
+from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id
+for update skip locked;
+-- name: promote.choose
+select next.id
+from (
+    select noted.group_key, (
+        select message.id from {queue} as message
+        where message.group_key = noted.group_key and message.state = 'blocked'
+        order by message.id limit 1
+    ) as id
+    from (
+        select distinct turn.group_key
+        from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id
+    ) as noted
+    where not exists (
+        select 1 from {queue} as there where there.front = noted.group_key and there.in_run >= 0
+    )
+    limit 1000000
+) as next
+where not exists (
+    select 1 from {queue} as held where held.front = next.group_key and held.in_run > -next.id
+);
+-- name: promote.advance
+update ignore {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = case when due_at > {now} then 'scheduled' else 'ready' end
+where state = 'blocked';
+-- name: promote.forget
+delete {turns} from {given} straight_join {turns} force index (primary) on {turns}.id = given.id;
+
+-- name: retract
+-- Find those of the new heads :ids whose group is closed by a run that began after promote looked, or that are behind a
+-- message of an open run. Block them again.
+-- Since the index has the new head, no other run can begin before the commit.
+-- Indexes: the primary key, {table}__front. Locks: the heads, which promote has locked.
+-- name: retract.find
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+straight_join {queue} as there force index ({table}__front)
+    on there.front = message.group_key and there.in_run <> 0 and there.in_run > -message.id;
+-- name: retract.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'blocked'
+where state in ('ready', 'scheduled');

@@ -1,0 +1,85 @@
+-- Deduplication keys.
+
+-- name: find_keys
+-- Return those of :keys that messages of the queue have, with their ids. Index: {table}__key.
+-- A locking read, because it must see the row that caused a duplicate-key error. Under REPEATABLE READ a plain read may
+-- not see it. Locks: the entries of the index, shared; a claim does not change them.
+select convert(dedup_key using utf8mb4), id
+from {queue} force index ({table}__key) where dedup_key in :keys lock in share mode;
+
+-- name: take_keys
+-- Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or null], sorted.
+-- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
+-- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
+-- An assignment sees the values before it: taken_until comes last. The second statement reads what the first has taken.
+-- In one transaction with the push: a crash takes none. name_keys needs the time of the first statement.
+set @tq_taken_at = {now};
+insert into {keys} (dedup_key, token, taken_until)
+select
+    cast(given.dedup_key as binary), :token, {now} + interval coalesce(given.seconds, {key_for}) second
+from json_table(:taken, '$[*]' columns (
+    dedup_key varchar(255) character set utf8mb4 path '$[0]', seconds double path '$[1]'
+)) as given
+where not exists (select 1 from {queue} as there where there.dedup_key = cast(given.dedup_key as binary))
+on duplicate key update
+    id = if({keys}.taken_until <= {now}, null, {keys}.id),
+    token = if({keys}.taken_until <= {now}, values(token), {keys}.token),
+    taken_until = if({keys}.taken_until <= {now}, values(taken_until), {keys}.taken_until);
+select convert(taken.dedup_key using utf8mb4)
+from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
+straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
+where taken.token = :token;
+
+-- name: end_keys
+-- Messages lose those of the keys whose time is over: :taken is a JSON array of [key, ...]. A push that takes them can
+-- follow. The messages stay as they are otherwise.
+-- Indexes: {table}__key, the primary key of {keys}. Locks: the messages, in the order of :taken, so that two such
+-- pushes do not deadlock. It waits for another transaction that takes a key, or that finishes its message.
+-- In one transaction with the push: a crash changes nothing.
+update json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
+straight_join {queue} as message force index ({table}__key) on message.dedup_key = cast(given.dedup_key as binary)
+left join {keys} as taken on taken.dedup_key = message.dedup_key and taken.taken_until > {now}
+set message.dedup_key = null
+where taken.dedup_key is null;
+
+-- name: name_keys
+-- Note the ids of the messages that took keys: :taken is a JSON array of [key, id]. A key without one is free again: a
+-- message of the queue has got it meanwhile. The time of a key begins with the push, which came after take_keys.
+-- Index: the primary key. Locks: the rows, which this transaction has.
+-- In one transaction with the push: a crash takes none.
+update json_table(:taken, '$[*]' columns (
+    dedup_key varchar(255) character set utf8mb4 path '$[0]', id bigint path '$[1]'
+)) as given
+straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
+left join {queue} as message on message.id = given.id
+set taken.id = given.id,
+    taken.taken_until = taken.taken_until + interval greatest(
+        0, coalesce(timestampdiff(microsecond, cast(@tq_taken_at as datetime(6)), message.pushed_at), 0)
+    ) microsecond;
+delete taken
+from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
+straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
+where taken.id is null;
+
+-- name: taken_keys
+-- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of
+-- arrays with a key.
+-- Index: the primary key. A locking read, as find_keys. Locks: the rows, shared.
+select convert(taken.dedup_key using utf8mb4), taken.id
+from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
+straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
+where taken.taken_until > {now}
+lock in share mode;
+
+-- name: forget_keys
+-- Delete up to :n keys whose time is over: find them, in @tq_ids, and delete them.
+-- Index: {table}__keys_until. Locks: the rows; locked rows are skipped, as those that a push renews in its transaction.
+-- In one transaction: a crash leaves all or nothing. As hexadecimal text, because JSON has no bytes.
+-- name: forget_keys.lock
+select hex(dedup_key) as id from {keys} force index ({table}__keys_until)
+where taken_until <= {now} order by taken_until limit :n
+for update skip locked;
+-- name: forget_keys.change
+delete {keys}
+from json_table(:ids, '$[*]' columns (dedup_key varchar(2040) character set ascii path '$')) as given
+straight_join {keys} force index (primary) on {keys}.dedup_key = unhex(given.dedup_key);

@@ -1,0 +1,238 @@
+-- Maintenance of a queue: sweep, expire, redrive, purge, and moves of dead letters.
+
+-- name: put_back
+-- Put back, as a dead letter, a message that was taken in this transaction and whose payload cannot be read.
+-- Index: the primary key. Locks: the row. A crash before the commit leaves it where it was before it was taken.
+insert into {queue} (
+    {queue_row without token lease_until producer}
+)
+values (
+    {queue_values without token lease_until producer with
+        state = 'dead'
+        first_popped_at = :popped_at}
+);
+
+-- name: forget
+-- Delete a message from the history that was taken in this transaction and is put back; see put_back.
+-- Index: the primary key. Locks: the row. A crash before the commit leaves it where it was before it was taken.
+delete from {history} where id = :id;
+
+-- name: sweep
+-- Up to :n messages that are due, and up to :n whose lease has expired, become ready. The latter become dead letters if
+-- they have no attempts left. The expired lease is kept as an error of the attempt.
+-- The first statement finds messages without locks, and mostly none: one round trip. The second one locks by their ids
+-- those that are still due or expired, and skips locked rows; it returns which of them were told to stop, which
+-- cancel_held ends. The others change them.
+-- Indexes: {table}__state, the primary key. A crash leaves all or nothing.
+-- name: sweep.find
+(
+    select id from {queue} force index ({table}__state)
+    where state = 'scheduled' and sweep_at <= {now} order by sweep_at limit :n
+)
+union all
+(
+    select id from {queue} force index ({table}__state)
+    where state = 'in_progress' and sweep_at <= {now} order by sweep_at limit :n
+);
+-- name: sweep.lock
+select message.id, message.cancelled_at is not null as told
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where sweep_at <= {now}
+for update skip locked;
+-- name: sweep.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = case when attempts >= :max_attempts{in_time} then 'dead'{or_blocked} else 'ready' end,
+    errors = {errors_and_lost},
+    token = null,
+    lease_until = null{out_of_run}
+where state = 'in_progress' and cancelled_at is null;
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'ready'
+where state = 'scheduled';
+
+-- name: move_dead
+-- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
+-- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
+-- key. The key is free again: a message of {target} may have the same.
+-- Index: the primary key. Locks: the rows. In one transaction with the failure: a crash leaves the message in progress.
+insert into {target} (
+    {queue_row without id token lease_until dedup_key}
+)
+select
+    {queue_row without id token lease_until dedup_key with
+        state = '{moved_dead}'
+        attempts = 0
+        due_at = {now}
+        headers = {origin_header}}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'
+order by message.id;
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = 'dead';
+
+-- name: expire_keep
+-- Up to :n waiting messages whose time is over move to the history, as expired.
+-- The first statement finds messages without locks. The second one locks by their ids those that still wait, and skips
+-- locked rows. The others move them.
+-- Index: {table}__expires. Locks: the rows. A crash leaves all or nothing.
+-- name: expire_keep.find
+select id from (
+    (
+        select id from {queue} force index ({table}__expires)
+        where state = 'blocked' and expires_at <= {now} order by expires_at limit :n
+    )
+    union all
+    (
+        select id from {queue} force index ({table}__expires)
+        where state = 'ready' and expires_at <= {now} order by expires_at limit :n
+    )
+    union all
+    (
+        select id from {queue} force index ({table}__expires)
+        where state = 'scheduled' and expires_at <= {now} order by expires_at limit :n
+    )
+) as waiting
+limit :n;
+-- name: expire_keep.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {waiting} and expires_at <= {now}
+for update skip locked;
+-- name: expire_keep.change
+insert into {history} (
+    {history_row without token}, outcome
+)
+select
+    {history_row without token with
+        id = message.id
+        finished_at = {now}}, 'expired'
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+for update;
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;
+
+-- name: expire_none
+-- Up to :n waiting messages whose time is over become dead letters: there is no history that could show them.
+-- The first statement finds messages without locks. The second one locks by their ids those that still wait, and skips
+-- locked rows. The others move them.
+-- Index: {table}__expires. Locks: the rows. A crash leaves all or nothing.
+-- name: expire_none.find
+select id from (
+    (
+        select id from {queue} force index ({table}__expires)
+        where state = 'blocked' and expires_at <= {now} order by expires_at limit :n
+    )
+    union all
+    (
+        select id from {queue} force index ({table}__expires)
+        where state = 'ready' and expires_at <= {now} order by expires_at limit :n
+    )
+    union all
+    (
+        select id from {queue} force index ({table}__expires)
+        where state = 'scheduled' and expires_at <= {now} order by expires_at limit :n
+    )
+) as waiting
+limit :n;
+-- name: expire_none.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {waiting} and expires_at <= {now}
+for update skip locked;
+-- name: expire_none.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'dead',
+    errors = {errors_and_expired};
+
+-- name: redrive
+-- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay. Found, locked
+-- by their ids (locked ones are skipped), changed.
+-- Index: {table}__state.
+-- A crash leaves all of a batch done, or nothing.
+-- name: redrive.find
+select id from {queue} force index ({table}__state)
+where state = 'dead' and sweep_at is null and id > :after
+order by id
+limit :n;
+-- name: redrive.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'
+for update skip locked;
+-- name: redrive.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry};
+
+-- name: redrive_ids
+-- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
+-- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+-- name: redrive_ids.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'
+for update;
+-- name: redrive_ids.change
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry};
+
+-- name: move_back
+-- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
+-- the keys that they had. The first statement finds and locks them, the others move them.
+-- Index: the primary key. Locks: the rows; locked rows are skipped. A crash leaves all moved, or none.
+-- name: move_back.find
+select message.id
+from {given} straight_join {target} as message force index (primary) on message.id = given.id
+where state in ('ready', 'scheduled', 'blocked', 'dead')
+for update skip locked;
+-- name: move_back.insert
+insert into {queue} (
+    {queue_row without id token lease_until}
+)
+select
+    {queue_row without id token lease_until with
+        state = '{pushed_ready}'
+        attempts = 0
+        due_at = {redriven_due}
+        dedup_key = {origin_key}}
+from {given} straight_join {target} as message force index (primary) on message.id = given.id
+order by message.id;
+-- name: move_back.delete
+delete {target}
+from {given} straight_join {target} force index (primary) on {target}.id = given.id;
+
+-- name: purge
+-- Delete up to :n messages that are {state}, in the order of the index. Index: {table}__state.
+-- Found, locked by their ids, deleted: bounded, and passing over locked rows, so that no consumer waits.
+-- A crash keeps what was deleted before.
+-- name: purge.find
+select id from {queue} force index ({table}__state) where state = '{state}' order by sweep_at, id limit :n;
+-- name: purge.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = '{state}'
+for update skip locked;
+-- name: purge.change
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;
+
+-- name: purge_ids
+-- Delete those of :ids that are {state}. Index: the primary key.
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = '{state}';
+
+-- name: purge_history
+-- Delete up to :n messages from the history that were finished, and as many that were lost, :age seconds ago or longer.
+-- Index: {table}__finished. Locks: the rows of one bounded batch, by their ids; locked rows are skipped.
+-- name: purge_history.find
+(
+    select id from {history} force index ({table}__finished)
+    where finished_at <= {now} - interval :age second
+    order by finished_at
+    limit :n
+)
+union all
+(
+    select id from {history} force index ({table}__finished)
+    where finished_at is null and popped_at <= {now} - interval :age second
+    limit :n
+);
+-- name: purge_history.lock
+select message.id
+from {given} straight_join {history} as message force index (primary) on message.id = given.id
+for update skip locked;
+-- name: purge_history.change
+delete {history} from {given} straight_join {history} force index (primary) on {history}.id = given.id;

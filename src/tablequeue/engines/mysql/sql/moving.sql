@@ -1,0 +1,148 @@
+-- Moves of messages to another queue, and between databases.
+
+-- name: create_moving
+-- Where the messages are that leave for a queue of another database, until they are there: no consumer finds them, and
+-- only the move changes them. The token names the transaction that set them aside. A target has the table too: what
+-- comes is in it within a transaction.
+-- And what has come to this queue: the id that each message had, its token, and the id that it has here.
+-- Made at the first such move. A DDL commits by itself: a crash leaves a table or none.
+create table if not exists {moving} (
+    id bigint not null primary key,
+    state varchar(11) character set ascii collate ascii_bin not null,
+    attempts int not null,
+    priority int not null,
+    token char(32) character set ascii collate ascii_bin not null,
+    pushed_at datetime(6) not null,
+    due_at datetime(6),
+    first_popped_at datetime(6),
+    popped_at datetime(6),
+    expires_at datetime(6),
+    group_key varbinary(1020),
+    dedup_key varbinary(1020),
+    producer varchar(255),
+    consumer varchar(255),
+    headers longtext,
+    errors longtext,
+    payload {staged_type} not null
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: moving of {table}';
+create table if not exists {moved} (
+    id bigint not null,
+    token char(32) character set ascii collate ascii_bin not null,
+    new_id bigint not null,
+    primary key (id, token)
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: moved of {table}';
+
+-- name: move
+-- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of
+-- their ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
+-- A duplicate-key error if a message of this queue has the key of one. The new ids are found by :token, above the first
+-- one: those of an INSERT ... SELECT need not be consecutive.
+-- Indexes: the primary keys. Locks: the rows. In one transaction: a crash leaves each message in one of the queues.
+-- name: move.find
+select message.id
+from {given} straight_join {source} as message force index (primary) on message.id = given.id
+where state in ('ready', 'scheduled', 'blocked', 'dead')
+order by message.id
+for update;
+-- name: move.insert
+insert into {queue} (
+    token, state,
+    {queue_row without id state token lease_until}{expires_at}
+)
+select
+    :token,
+    case
+        when state = 'dead' then 'dead'
+        when due_at > {now} then '{pushed_scheduled}'
+        else '{pushed_ready}'
+    end,
+    {queue_row without id state token lease_until with
+        due_at = {moved_due}
+        group_key = {moved_group}}{expires_at}
+from {given} straight_join {source} as message force index (primary) on message.id = given.id
+order by message.id;
+-- name: move.read
+select id from {queue} force index (primary) where id >= last_insert_id() and token = :token order by id;
+-- name: move.unmark
+update {queue} force index (primary) set token = null where id >= last_insert_id() and token = :token;
+-- name: move.delete
+delete message
+from {given} straight_join {source} as message force index (primary) on message.id = given.id;
+
+-- name: waiting
+-- Lock up to :n messages with ids above :after, up to :high, that no consumer holds, in the order of their ids. One
+-- statement for all states: a message whose state changes meanwhile is not passed over.
+-- Index: the primary key. Locks: the rows; it waits for claims and takes under way. A crash leaves nothing.
+select id, convert(group_key using utf8mb4), convert(dedup_key using utf8mb4)
+from {queue} force index (primary)
+where id > :after and id <= :high and state <> 'in_progress'
+order by id
+limit :n
+for update;
+
+-- name: busy_groups
+-- The groups that have a message in progress: what is behind it stays.
+-- Index: {table}__state. Locks: none.
+select distinct convert(group_key using utf8mb4) from {queue} force index ({table}__state)
+where state = 'in_progress';
+
+-- name: set_aside
+-- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
+-- Index: the primary key. Locks: the rows. In one transaction: a crash leaves all in the queue, or all aside.
+insert into {moving} (
+    {queue_row without id lease_until}, id, expires_at
+)
+select
+    {queue_row without id lease_until with token = :token}, message.id, expires_at
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
+delete message
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
+
+-- name: aside
+-- The first :n messages that were set aside, with ids above :after. Index: the primary key. Locks: none.
+select
+    {live_columns without lease_until finished_at}, token, expires_at
+from {moving}
+where id > :after
+order by id
+limit :n;
+
+-- name: forget_aside
+-- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
+-- Index: the primary key. Locks: the rows. A crash leaves them, and the next move finds that they are there.
+delete message
+from {given} straight_join {moving} as message force index (primary) on message.id = given.id;
+
+-- name: find_moved
+-- Those of :ids that have come from other databases: the id that each had, its token, and its id here.
+-- Index: the primary key. Locks: none.
+select message.id, message.token, message.new_id
+from {given} straight_join {moved} as message force index (primary) on message.id = given.id;
+
+-- name: put_aside
+-- Put messages of another database where move finds them, in the transaction in which it moves them into this queue.
+-- Locks: the rows. A crash before the commit leaves nothing.
+insert into {moving} (
+    {queue_row without lease_until}, expires_at
+)
+values (
+    {queue_values without lease_until}, :expires_at
+);
+
+-- name: note_moved
+-- Note messages that came from another database: the id that each had, its token, and its id here. If two moves bring
+-- the same one at once, the primary key refuses the second.
+-- In one transaction with move: a crash leaves both, or none.
+insert into {moved} (id, token, new_id) values (:id, :token, :new_id);
+
+-- name: put_history
+-- Copy messages of the history of another database into this one, under new ids.
+-- In one transaction with note_moved: a crash leaves both, or none.
+insert into {history} (
+    {history_row without token}, outcome
+)
+values (
+    {history_values without token}, :outcome
+);

@@ -1,9 +1,0 @@
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
--- Index: {table}__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
-select id
-from {ranges} force index ({table}__lease)
-where lease_until > {now} and last_offset >= :start
-for update skip locked;
-update {given} straight_join {ranges} force index (primary) on {ranges}.id = given.id
-set lease_until = {now};

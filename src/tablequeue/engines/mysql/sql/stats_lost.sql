@@ -1,7 +1,0 @@
--- How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by producer and
--- consumer.
--- Index: {table}__finished, of which it reads what has no time. Locks: none.
-select producer, consumer, count(*) as lost
-from {history} force index ({table}__finished)
-where finished_at is null and popped_at <= {now} - interval :age second
-group by producer, consumer;

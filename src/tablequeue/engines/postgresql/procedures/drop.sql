@@ -1,1 +1,0 @@
-drop function if exists {queue}_{verb};

@@ -1,1 +1,0 @@
-grant execute on function {queue}_{verb} to {role};

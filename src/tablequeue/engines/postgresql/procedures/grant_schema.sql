@@ -1,1 +1,0 @@
-grant usage on schema {schema} to {role};

@@ -1,0 +1,91 @@
+-- What other procedures call, and rights and drops.
+
+-- name: check
+-- {queue}_check: refuse options that a push to this queue cannot have. For push, push_many and push_each.
+create or replace function {queue}_check(
+    p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text,
+    p_expires float8
+) returns void language plpgsql as $$
+    declare
+        refusal text[] := case
+            when p_delay is not null and p_due is not null then
+                array['Both delay and due are given.', 'Give one of them.']
+            when not p_delay between 0 and {longest} then
+                array['delay is ' || p_delay || '.', 'Give seconds, from 0 to 100 years.']
+            -- [expires]
+            when p_expires <= 0 or p_expires > {longest} then
+                array['expires is ' || p_expires || '.', 'Give seconds above 0, to 100 years.']
+            -- [end]
+            -- [not expires]
+            when p_expires is not null then
+                array['The messages of this queue do not expire.', 'Leave expires out.']
+            -- [end]
+            -- [not priority]
+            when p_priority is not null then
+                array['The queue does not go by priority.', 'Leave the priority out.']
+            -- [end]
+            -- [groups]
+            when p_group is null then
+                array['The queue has groups, and none is given.', 'Give the message its group.']
+            -- [end]
+            -- [ungrouped]
+            when p_group is not null then
+                array['The queue has no groups.', 'Leave the group out.']
+            -- [end]
+            when char_length(p_group) not between 1 and 255 then
+                array['The group is of ' || char_length(p_group) || ' characters.', 'Give 1 to 255 characters.']
+            -- [key_for]
+            when p_key is not null then
+                array['The keys of this queue stay taken for a time, which no procedure notes.', 'Leave the key out.']
+            -- [end]
+            when char_length(p_key) not between 1 and 255 then
+                array['The key is of ' || char_length(p_key) || ' characters.', 'Give 1 to 255 characters.']
+            when p_on_conflict is null or p_on_conflict not in ('raise', 'skip', 'return') then
+                array['on_conflict is ' || coalesce(p_on_conflict, 'null') || '.', 'Give raise, skip or return.']
+        end;
+    begin
+        if refusal is not null then
+            raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
+        end if;
+    end;
+    $$;
+revoke all on function {queue}_check from public;
+
+-- name: notify
+-- {queue}_notify: notify the consumers that wait at the queue, at the commit. For the other functions.
+-- A transaction that has notified cannot be prepared: two-phase commits push by a client of the library, or while the
+-- setting tablequeue.notify is off; then consumers look by themselves, up to 10 s later.
+create or replace function {queue}_notify(waited_for boolean) returns void language plpgsql as $$
+    begin
+        if waited_for and current_setting('tablequeue.notify', true) is distinct from 'off' then
+            perform pg_notify('{channel}', '');
+        end if;
+    end;
+    $$;
+revoke all on function {queue}_notify from public;
+
+-- name: unpack
+-- {queue}_unpack: the messages of the pack that is held under p_token, if there is one, are rows of the queue again: a
+-- consumer of the Python library claimed them, and some are to be finished by themselves. For complete, fail, release
+-- and extend. Locks: the pack, until the transaction ends.
+create or replace function {queue}_unpack(p_token uuid) returns void language plpgsql as $$
+    declare
+        unpacked integer;
+    begin
+        -- Mostly there is no pack: this costs 5 µs in each call that finishes messages, and 110 µs in an SQL function.
+        if exists (select from {packs} where token = p_token) then
+            {sql unpack}
+            into unpacked;
+        end if;
+    end;
+    $$;
+revoke all on function {queue}_unpack from public;
+
+-- name: drop
+drop function if exists {queue}_{verb};
+
+-- name: grant
+grant execute on function {queue}_{verb} to {role};
+
+-- name: grant_schema
+grant usage on schema {schema} to {role};

@@ -1,2 +1,0 @@
--- Return those of :keys that messages of the queue have, with their ids. Index: {table}__key. Locks: none.
-select dedup_key, id from {queue} where dedup_key = any(cast(:keys as text[]));

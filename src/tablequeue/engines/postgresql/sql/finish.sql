@@ -1,0 +1,297 @@
+-- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
+
+-- name: complete_keep
+-- Complete the messages of :ids that are held under :token: this one statement moves them to the history.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
+with finished as (
+    delete from {queue}
+    where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
+    returning *
+)
+insert into {history} (
+    {history_row without token}
+)
+select
+    {history_row without token with finished_at = {now}}
+from finished
+returning id;
+
+-- name: complete_none
+-- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
+delete from {queue}
+where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
+returning id;
+
+-- name: complete_at_most_once
+-- Complete the messages of :ids that were delivered at most once under :token.
+-- Index: the primary key of the history. Locks: the rows. A crash leaves all of them completed, or none.
+update {history}
+set finished_at = {now}, token = null
+where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
+returning id;
+
+-- name: complete_packed
+-- Complete the pack that is held under :token, if :ids are all of its messages. Returns a row if there was such a pack.
+-- Index: the primary key. Locks: the row. A crash completes all of them or none.
+-- [keep]
+with pack as (
+    delete from {packs}
+    where token = cast(:token as uuid) and ids = cast(:ids as bigint[])
+    returning *
+), kept as (
+    insert into {history} (
+        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, producer, consumer, headers,
+        payload
+    )
+    select
+        message.id, 1, message.priority, message.pushed_at, message.due_at, pack.popped_at, pack.popped_at, {now},
+        message.producer, pack.consumer, message.headers, message.payload
+    from pack, {pack_messages}
+)
+select size from pack;
+-- [end]
+-- [none]
+delete from {packs}
+where token = cast(:token as uuid) and ids = cast(:ids as bigint[])
+returning size;
+-- [end]
+
+-- name: unpack
+-- The messages of the pack that is held under :token are rows of the queue, in progress under the same token and lease:
+-- some of them are to be finished apart from the others. A row if there was such a pack.
+-- Index: the primary key. Locks: the row. A crash leaves the pack as it was.
+with pack as (
+    delete from {packs} where token = cast(:token as uuid) returning *
+), unpacked as (
+    insert into {queue} (
+        id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, producer,
+        consumer, headers, payload
+    )
+    select
+        message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at, pack.popped_at,
+        pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers, message.payload
+    from pack, {pack_messages}
+)
+select size from pack;
+
+-- name: complete_and_claim
+-- Complete the messages of :ids that are held under :held. If these are all :number of them, claim up to :n ready
+-- messages under a new lease, as claim does. One round trip and one flush for both.
+-- Returns a row for each claimed message; or, if fewer were completed, one row with the ids of those.
+-- Indexes: the primary key, {table}__ready. Locks: the rows. A crash leaves all of it or nothing.
+with finished as (
+    delete from {queue}
+    where id = any(cast(:ids as bigint[])) and token = cast(:held as uuid)
+    -- [keep]
+    returning *
+), kept as (
+    insert into {history} (
+        {history_row without token}
+    )
+    select
+        {history_row without token with finished_at = {now}}
+    from finished
+    -- [end]
+    -- [none]
+    returning id
+    -- [end]
+), claimed as (
+    update {queue}
+    set state = 'in_progress',
+        attempts = attempts + 1,
+        token = cast(:token as uuid),
+        consumer = cast(:consumer as text),
+        popped_at = {now},
+        first_popped_at = coalesce(first_popped_at, {now}),
+        lease_until = {now} + cast(:lease as float8) * interval '1 second'
+    -- [not fair]
+    where {row} = any(array(
+        select {row} from {queue}
+        where {claimable}
+        order by {order_by}
+        limit case when (select count(*) from finished) = :number then :n else 0 end
+        for update skip locked
+    ))
+    -- [end]
+    -- [fair]
+    where id = any(array(
+        {in_turn_if_completed}
+    ))
+    -- [end]
+    returning
+        {claimed_names}{and_slot}
+)
+select *, null as finished from claimed
+union all
+select {claimed_nulls}{and_null}, array_agg(id) from finished
+having count(*) < :number;
+
+-- name: keep_results
+-- Keep the :result of the message :id, which this transaction has completed.
+-- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+insert into {results} (id, result) values (:id, cast(cast(:result as text) as json));
+
+-- name: result
+-- Return the result of the message :id. Index: the primary key. Locks: none.
+select cast(result as text) from {results} where id = :id;
+
+-- name: fail
+-- Fail the attempts on the messages of :ids that are held under :token: each is ready again after its seconds of
+-- :delays, or a dead letter if this was its last attempt. The error is kept. Returns their states, and as in push,
+-- whether consumers wait.
+-- Index: the primary key. Locks: the rows. A crash leaves them in progress until their leases expire.
+with failed as (
+    update {queue} as message
+    set state = case
+            when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
+            when given.delay > 0 then 'scheduled'
+            else 'ready'
+        end,
+        due_at = case
+            when attempts >= :max_attempts{in_time} then due_at
+            else {now} + given.delay * interval '1 second'
+        end,
+        errors = {errors_and_one},
+        token = null,
+        lease_until = null{out_of_run}
+    from unnest(cast(:ids as bigint[]), cast(:delays as float8[])) as given (id, delay)
+    where message.id = given.id and token = cast(:token as uuid) and cancelled_at is null
+    returning message.id, state
+)
+select id, state, case when state <> 'dead' then {waited_for} else false end as waited_for from failed;
+
+-- name: fail_at_most_once
+-- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
+-- Index: the primary key of the history. Locks: the rows. A crash leaves all of them failed, or none.
+update {history}
+set errors = {errors_and_one},
+    token = null
+where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
+returning id, 'lost';
+
+-- name: release
+-- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
+-- attempt does not count. Returns which were in a run, so that their group goes on by a promotion.
+-- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
+with released as (
+    update {queue}
+    set state = case{or_blocked} when cast(:delay as float8) > 0 then 'scheduled' else 'ready' end,
+        due_at = case
+            when cast(:delay as float8) > 0 then {now} + cast(:delay as float8) * interval '1 second'
+            else due_at
+        end,
+        attempts = attempts - 1,
+        token = null,
+        lease_until = null{out_of_run}
+    where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is null
+    returning id, state = 'blocked' as from_run
+)
+select id, from_run, {waited_for} as waited_for from released;
+
+-- name: extend
+-- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them extended, or none.
+update {queue}
+set lease_until = {now} + cast(:lease as float8) * interval '1 second'
+where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
+returning id, lease_until;
+
+-- name: cancel
+-- Cancel the messages of :ids. Those in progress are told to stop. The others leave the queue: they move to the history
+-- as cancelled, or are deleted if the queue keeps none. Returns each message, and whether it was told.
+-- Index: the primary key. Locks: the rows, in the order of their ids; it waits for claims and finishes under way, and
+-- then sees the state that they left. A crash leaves all or nothing.
+with message as materialized (
+    select id, state from {queue} where id = any(cast(:ids as bigint[])) order by id for update
+), told as (
+    update {queue}
+    set cancelled_at = coalesce(cancelled_at, {now})
+    where id = any(array(select id from message where state = 'in_progress'))
+    returning id
+), gone as (
+    delete from {queue}
+    where id = any(array(select id from message where state <> 'in_progress'))
+    returning *
+-- [keep]
+), kept as (
+    insert into {history} (
+        {history_row without token},
+        outcome
+    )
+    select
+        {history_row without token with finished_at = {now}},
+        'cancelled'
+    from gone
+-- [end]
+)
+select id, true as told from told
+union all
+select id, false from gone;
+
+-- name: packed_with
+-- The tokens of the packs that have messages of :ids. Index: none: there is a pack for each large claim in progress.
+-- Locks: none.
+select token from {packs} where ids && cast(:ids as bigint[]);
+
+-- name: cancel_held
+-- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
+-- or are deleted if the queue keeps none. :error is kept.
+-- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+-- [keep]
+with gone as (
+    delete from {queue}
+    where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is not null
+    returning *, case
+        when cast(:error as text) is null then errors
+        else {errors_and_one}
+    end as all_errors
+)
+insert into {history} (
+    {history_row without token},
+    outcome
+)
+select
+    {history_row without token with
+        finished_at = {now}
+        errors = all_errors},
+    'cancelled'
+from gone
+returning id;
+-- [end]
+-- [none]
+delete from {queue}
+where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is not null
+returning id;
+-- [end]
+
+-- name: told
+-- Those of the messages of :ids that are in progress and were told to stop. Index: the primary key. Locks: none.
+select id from {queue} where id = any(cast(:ids as bigint[])) and cancelled_at is not null;
+
+-- name: holder
+-- The token of the claim under which the message :id is in progress. Index: the primary key. Locks: none.
+select replace(cast(token as text), '-', '') from {queue} where id = :id and state = 'in_progress'
+union all
+select replace(cast(token as text), '-', '') from {packed} where :id between first_id and last_id and id = :id;
+
+-- name: reschedule
+-- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
+-- is ready if it is due, else scheduled. One that is blocked stays so. Returns as in push, whether consumers wait.
+-- Index: the primary key. Locks: the row; it waits for a claim under way. A crash leaves it as it was.
+with moved as (
+    update {queue}
+    set state = case
+            when state = 'blocked' or (cast(:due as timestamptz) is null and cast(:delay as float8) is null) then state
+            when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
+                then 'scheduled'
+            else 'ready'
+        end,
+        due_at = coalesce(
+            cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second', due_at
+        ),
+        priority = coalesce(cast(:priority as integer), priority)
+    where id = :id and state in ('ready', 'scheduled', 'blocked')
+    returning id
+)
+select id, {waited_for} as waited_for from moved;

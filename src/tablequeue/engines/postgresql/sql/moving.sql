@@ -1,0 +1,139 @@
+-- Moves of messages to another queue, and between databases.
+
+-- name: create_moving
+-- Where the messages are that leave for a queue of another database, until they are there: no consumer finds them, and
+-- only the move changes them. The token names the transaction that set them aside. A target has the table too: what
+-- comes is in it within a transaction.
+-- And what has come to this queue: the id that each message had, its token, and the id that it has here.
+-- Made at the first such move, under the creators' lock. Runs in one transaction: a crash leaves nothing.
+create table if not exists {moving} (
+    id bigint primary key,
+    state text not null,
+    attempts integer not null,
+    priority integer not null,
+    token text not null,
+    pushed_at timestamptz not null,
+    due_at timestamptz,
+    first_popped_at timestamptz,
+    popped_at timestamptz,
+    expires_at timestamptz,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers json,
+    errors jsonb,
+    payload {payload_type} not null
+);
+create table if not exists {moved} (
+    id bigint not null,
+    token text not null,
+    new_id bigint not null,
+    primary key (id, token)
+);
+
+-- name: move
+-- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of
+-- their ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
+-- A new id is missing for each whose key a message of this queue has; then the caller rolls back. Ids are drawn in the
+-- order of the select.
+-- Index: the primary key. Locks: the rows; a key waits for another transaction that is pushing the same one. A message
+-- that is claimed meanwhile stays. A crash leaves each message in one of the queues.
+with moved as (
+    delete from {source}
+    where id = any(cast(:ids as bigint[])) and state in ('ready', 'scheduled', 'blocked', 'dead')
+    returning *
+), pushed as (
+    insert into {queue} (
+        state,
+        {queue_row without id state token lease_until}{expires_at}
+    )
+    select
+        case
+            when state = 'dead' then 'dead'
+            when due_at > {now} then '{pushed_scheduled}'
+            else '{pushed_ready}'
+        end,
+        {queue_row without id state token lease_until with
+            due_at = {moved_due}
+            group_key = {moved_group}}{expires_at}
+    from moved
+    order by id
+    on conflict (dedup_key) where dedup_key is not null do nothing
+    returning id
+)
+select id, false as is_new from moved union all select id, true from pushed;
+
+-- name: waiting
+-- Lock up to :n messages with ids above :after, up to :high, that no consumer holds, in the order of their ids. One
+-- statement for all states: a message whose state changes meanwhile is not passed over.
+-- Index: the primary key. Locks: the rows; it waits for claims and takes under way. A crash leaves nothing.
+select id, group_key, dedup_key
+from {queue}
+where id > :after and id <= :high and state || '' <> 'in_progress'
+order by id
+limit :n
+for update;
+
+-- name: busy_groups
+-- The groups that have a message in progress: what is behind it stays.
+-- Index: {table}__in_progress. Locks: none.
+select distinct group_key from {queue} where state = 'in_progress';
+
+-- name: set_aside
+-- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
+-- Index: the primary key. Locks: the rows. A crash leaves all in the queue, or all aside.
+with gone as (
+    delete from {queue} where id = any(cast(:ids as bigint[])) returning *
+)
+insert into {moving} (
+    {queue_row without lease_until}, expires_at
+)
+select
+    {queue_row without lease_until with token = cast(:token as text)}, expires_at
+from gone;
+
+-- name: aside
+-- The first :n messages that were set aside, with ids above :after. Index: the primary key. Locks: none.
+select
+    {live_columns without lease_until finished_at}, token, expires_at
+from {moving}
+where id > :after
+order by id
+limit :n;
+
+-- name: forget_aside
+-- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
+-- Index: the primary key. Locks: the rows. A crash leaves them, and the next move finds that they are there.
+delete from {moving} where id = any(cast(:ids as bigint[]));
+
+-- name: find_moved
+-- Those of :ids that have come from other databases: the id that each had, its token, and its id here.
+-- Index: the primary key. Locks: none.
+select id, token, new_id from {moved} where id = any(cast(:ids as bigint[]));
+
+-- name: put_aside
+-- Put messages of another database where move finds them, in the transaction in which it moves them into this queue.
+-- Locks: the rows. A crash before the commit leaves nothing.
+insert into {moving} (
+    {queue_row without lease_until}, expires_at
+)
+values (
+    {queue_values without lease_until}, cast(:expires_at as timestamptz)
+);
+
+-- name: note_moved
+-- Note messages that came from another database: the id that each had, its token, and its id here. If two moves bring
+-- the same one at once, the primary key refuses the second.
+-- In one transaction with move: a crash leaves both, or none.
+insert into {moved} (id, token, new_id) values (:id, :token, :new_id);
+
+-- name: put_history
+-- Copy messages of the history of another database into this one, under new ids.
+-- In one transaction with note_moved: a crash leaves both, or none.
+insert into {history} (
+    {history_row without token}, outcome
+)
+values (
+    {history_values without token}, cast(:outcome as text)
+);

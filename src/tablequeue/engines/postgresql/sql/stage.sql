@@ -1,7 +1,0 @@
--- Stage up to 10,000 messages of the write :write, which come as arrays. JSON is checked here, in the task.
--- Locks: none that another transaction waits for. After a crash the staged messages stay for a day, invisible.
-insert into {staged} (write_id, attempt, part, place, payloads, headers, priorities, groups, keys, dues)
-values (
-    :write, :attempt, :part, :place, cast(:payload as {staged_type}[]), cast(:headers as json[]),
-    cast(:priority as integer[]), cast(:group as text[]), cast(:key as text[]), cast(:due as timestamptz[])
-);

@@ -1,6 +1,0 @@
--- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of
--- arrays with a key.
--- Index: the primary key. Locks: none.
-select dedup_key, id from {keys}
-where dedup_key in (select given ->> 0 from jsonb_array_elements(cast(:taken as jsonb)) as given)
-    and taken_until > {now};

@@ -1,4 +1,0 @@
--- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
--- Only if there is such a table, and no queue has that name.
--- What bulk writes under way have staged is lost: they fail, and must be written again.
-drop table {queue}_staged;

@@ -1,6 +1,0 @@
--- The schedules of periodic pushes: for each, the last time it was due that was pushed. Made with the first schedule.
--- Locks: the database. A crash leaves nothing.
-create table if not exists {schedules} (
-    name text primary key,
-    last_due integer not null
-) strict, without rowid;

@@ -1,2 +1,0 @@
--- The rest of a fair queue.
-drop table if exists {ring};

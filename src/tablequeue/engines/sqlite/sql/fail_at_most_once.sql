@@ -1,7 +1,0 @@
--- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
--- Index: the primary key of the history. Locks: the database. A crash leaves all of them failed, or none.
-update {history}
-set errors = {errors_and_one},
-    token = null
-where id in (select value from json_each(:ids)) and token = :token
-returning id, 'lost';

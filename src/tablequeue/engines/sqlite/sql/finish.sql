@@ -1,0 +1,163 @@
+-- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
+
+-- name: complete_keep
+-- Complete the messages of :ids that are held under :token: they move to the history.
+-- Index: the primary key. Locks: the database. Both statements commit together: a crash leaves all of them completed,
+-- or none.
+insert into {history} (
+    {history_row without token}
+)
+select
+    {history_row without token with finished_at = {now}}
+from {queue}
+where id in (select value from json_each(:ids)) and token = :token;
+delete from {queue}
+where id in (select value from json_each(:ids)) and token = :token
+returning id;
+
+-- name: complete_none
+-- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
+-- Index: the primary key. Locks: the database. A crash leaves all of them completed, or none.
+delete from {queue}
+where id in (select value from json_each(:ids)) and token = :token
+returning id;
+
+-- name: complete_at_most_once
+-- Complete the messages of :ids that were delivered at most once under :token.
+-- Index: the primary key of the history. Locks: the database. A crash leaves all of them completed, or none.
+update {history}
+set finished_at = {now}, token = null
+where id in (select value from json_each(:ids)) and token = :token
+returning id;
+
+-- name: keep_results
+-- Keep the :result of the message :id, which this transaction has completed.
+-- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+insert into {results} (id, result) values (:id, :result);
+
+-- name: result
+-- Return the result of the message :id. Index: the primary key. Locks: none.
+select result from {results} where id = :id;
+
+-- name: fail
+-- Fail the attempts on the messages of :delays, pairs of an id and seconds, that are held under :token: each is ready
+-- again after its delay, or a dead letter if this was its last attempt. The error is kept.
+-- Index: the primary key. Locks: the database. A crash leaves them in progress until their leases expire.
+update {queue} as message
+set state = case
+        when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
+        when given.delay > 0 then 'scheduled'
+        else 'ready'
+    end,
+    due_at = case
+        when attempts >= :max_attempts{in_time} then due_at
+        else {now} + cast(given.delay * 1000000 as integer)
+    end,
+    errors = {errors_and_one},
+    token = null,
+    lease_until = null{out_of_run}
+from (select json_extract(value, '$[0]') as id, json_extract(value, '$[1]') as delay from json_each(:delays)) as given
+where message.id = given.id and token = :token and cancelled_at is null
+returning id, state;
+
+-- name: fail_at_most_once
+-- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
+-- Index: the primary key of the history. Locks: the database. A crash leaves all of them failed, or none.
+update {history}
+set errors = {errors_and_one},
+    token = null
+where id in (select value from json_each(:ids)) and token = :token
+returning id, 'lost';
+
+-- name: release
+-- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
+-- attempt does not count.
+-- Index: the primary key. Locks: the database. A crash leaves them in progress until the lease expires.
+update {queue}
+set state = case{or_blocked} when :delay > 0 then 'scheduled' else 'ready' end,
+    due_at = case when :delay > 0 then {now} + cast(:delay * 1000000 as integer) else due_at end,
+    attempts = attempts - 1,
+    token = null,
+    lease_until = null{out_of_run}
+where id in (select value from json_each(:ids)) and token = :token and cancelled_at is null
+returning id, state = 'blocked';
+
+-- name: extend
+-- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now.
+-- Index: the primary key. Locks: the database. A crash leaves all of them extended, or none.
+update {queue}
+set lease_until = {now} + cast(:lease * 1000000 as integer)
+where id in (select value from json_each(:ids)) and token = :token
+returning id, lease_until;
+
+-- name: cancel
+-- Cancel the messages of :ids. Those in progress are told to stop. The others leave the queue: they move to the history
+-- as cancelled, or are deleted if the queue keeps none. Returns each message, and whether it was told.
+-- Index: the primary key. Locks: the database. All statements commit together: a crash leaves all or nothing.
+-- name: cancel.find
+select id, state = 'in_progress' from {queue} where id in (select value from json_each(:ids));
+-- name: cancel.change
+update {queue}
+set cancelled_at = coalesce(cancelled_at, {now})
+where id in (select value from json_each(:ids)) and state = 'in_progress';
+-- [keep]
+insert into {history} (
+    {history_row without token},
+    outcome
+)
+select
+    {history_row without token with finished_at = {now}},
+    'cancelled'
+from {queue}
+where id in (select value from json_each(:ids)) and state <> 'in_progress';
+-- [end]
+delete from {queue}
+where id in (select value from json_each(:ids)) and state <> 'in_progress';
+
+-- name: cancel_held
+-- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
+-- or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is kept.
+-- Index: the primary key. Locks: the database. All statements commit together: a crash leaves all or nothing.
+update {queue}
+set errors = {errors_and_one}
+where id in (select value from json_each(:ids)) and cancelled_at is not null
+    and (token = :token or (:token is null and lease_until <= {now})) and :error is not null;
+-- [keep]
+insert into {history} (
+    {history_row without token},
+    outcome
+)
+select
+    {history_row without token with finished_at = {now}},
+    'cancelled'
+from {queue}
+where id in (select value from json_each(:ids)) and cancelled_at is not null
+    and (token = :token or (:token is null and lease_until <= {now}));
+-- [end]
+delete from {queue}
+where id in (select value from json_each(:ids)) and cancelled_at is not null
+    and (token = :token or (:token is null and lease_until <= {now}))
+returning id;
+
+-- name: told
+-- Those of the messages of :ids that are in progress and were told to stop. Index: the primary key. Locks: none.
+select id from {queue} where id in (select value from json_each(:ids)) and cancelled_at is not null;
+
+-- name: holder
+-- The token of the claim under which the message :id is in progress. Index: the primary key. Locks: none.
+select token from {queue} where id = :id and state = 'in_progress';
+
+-- name: reschedule
+-- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
+-- is ready if it is due, else scheduled. One that is blocked stays so.
+-- Index: the primary key. Locks: the database. A crash leaves it as it was.
+update {queue}
+set state = case
+        when state = 'blocked' or coalesce(:due, :delay) is null then state
+        when coalesce(:due, {now} + cast(:delay * 1000000 as integer)) > {now} then 'scheduled'
+        else 'ready'
+    end,
+    due_at = coalesce(:due, {now} + cast(:delay * 1000000 as integer), due_at),
+    priority = coalesce(:priority, priority)
+where id = :id and state in ('ready', 'scheduled', 'blocked')
+returning id;

@@ -1,0 +1,60 @@
+-- Deduplication keys.
+
+-- name: find_keys
+-- Return those of :keys that messages of the queue have, with their ids. Index: {table}__key. Locks: none.
+select dedup_key, id from {queue} where dedup_key in (select value from json_each(:keys)) and dedup_key is not null;
+
+-- name: take_keys
+-- Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or null], sorted.
+-- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
+-- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
+-- In one transaction with the push: a crash takes none.
+insert into {keys} (dedup_key, token, taken_until)
+select
+    json_extract(value, '$[0]'), :token,
+    {now} + cast(coalesce(json_extract(value, '$[1]'), {key_for}) * 1000000 as integer)
+from json_each(:taken)
+where not exists (select 1 from {queue} as there where there.dedup_key = json_extract(value, '$[0]'))
+on conflict (dedup_key) do update
+set token = excluded.token, id = null, taken_until = excluded.taken_until
+where {keys}.taken_until <= {now}
+returning dedup_key;
+
+-- name: end_keys
+-- Messages lose those of the keys whose time is over: :taken is a JSON array of [key, ...]. A push that takes them can
+-- follow. The messages stay as they are otherwise.
+-- Indexes: {table}__key, the primary key of {keys}. Locks: the database.
+-- In one transaction with the push: a crash changes nothing.
+update {queue} set dedup_key = null
+where dedup_key in (select json_extract(value, '$[0]') from json_each(:taken))
+    and not exists (
+        select 1 from {keys} as taken where taken.dedup_key = {queue}.dedup_key and taken.taken_until > {now}
+    );
+
+-- name: name_keys
+-- Note the ids of the messages that took keys: :taken is a JSON array of [key, id]. A key without one is free again: a
+-- message of the queue has got it meanwhile.
+-- Index: the primary key. Locks: the rows, which this transaction has.
+-- In one transaction with the push: a crash takes none.
+update {keys}
+set id = given.id
+from (
+    select json_extract(value, '$[0]') as dedup_key, json_extract(value, '$[1]') as id from json_each(:taken)
+) as given
+where {keys}.dedup_key = given.dedup_key;
+delete from {keys}
+where id is null and dedup_key in (select json_extract(value, '$[0]') from json_each(:taken));
+
+-- name: taken_keys
+-- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of
+-- arrays with a key.
+-- Index: the primary key. Locks: none.
+select dedup_key, id from {keys}
+where dedup_key in (select json_extract(value, '$[0]') from json_each(:taken)) and taken_until > {now};
+
+-- name: forget_keys
+-- Delete up to :n keys whose time is over.
+-- Index: {table}__keys_until. Locks: the rows. A crash leaves all or nothing.
+delete from {keys}
+where dedup_key in (select dedup_key from {keys} where taken_until <= {now} order by taken_until limit :n)
+returning dedup_key;

@@ -1,2 +1,0 @@
--- The database's clock. Locks: none.
-select {now};

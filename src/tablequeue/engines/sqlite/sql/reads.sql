@@ -1,0 +1,196 @@
+-- Reads of a queue and of its history.
+
+-- name: peek
+-- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__{state}. Locks: none.
+select
+    {live_columns}
+from {queue}
+where state = '{state}' and id > :after
+order by id
+limit :n;
+
+-- name: find
+-- One message of the queue, whatever its state. Index: the primary key. Locks: none.
+select
+    {live_columns}
+from {queue}
+where id = :id;
+
+-- name: until_next
+-- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
+-- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Locks: none.
+select
+    case
+        when paused.until is not null then (paused.until - {now}) / 1e6
+        -- [not limited]
+        when exists (select 1 from {queue} where state = 'ready') then 0
+        -- [end]
+        -- [limited]
+        when exists (select 1 from {queue} where {free}) then case
+            when {room} then {until_room}
+            else ((select min(lease_until) from {queue} where state = 'in_progress') - {now}) / 1e6
+        end
+        -- [end]
+        else (min(
+            -- [expires grouped]
+            coalesce((select min(expires_at) from {queue} where {waiting}), 9e18),
+            -- [end]
+            coalesce((select min(due_at) from {queue} where state = 'scheduled'), 9e18),
+            coalesce((select min(lease_until) from {queue} where state = 'in_progress'), 9e18)
+        ) - {now}) / 1e6
+    end as seconds,
+    paused.until is not null as paused
+    -- [limited]
+    , 0 as pushing, exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) as held
+    -- [end]
+from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
+
+-- name: history
+-- The last :n finished messages with ids from :low to :high, highest id first. Index: the primary key. Locks: none.
+select
+    {history_columns}
+from {history}
+where id between :low and :high
+order by id desc
+limit :n;
+
+-- name: history_bounds
+-- The lowest and the highest id in the history. Index: the primary key. Locks: none.
+select (select min(id) from {history}), (select max(id) from {history});
+
+-- name: lost
+-- The first :n messages that were claimed at most once, :age seconds ago or longer, and not completed.
+-- Index: {table}__finished. Locks: none.
+select
+    {history_columns}
+from {history}
+where finished_at is null and popped_at <= {now} - cast(:age * 1000000 as integer)
+order by id
+limit :n;
+
+-- name: stats
+-- Exact counts by state, each from its partial index, and the age in seconds of the first ready message.
+-- Locks: none.
+select
+    (select count(*) from {queue} where state = 'ready'),
+    (select count(*) from {queue} where state = 'scheduled'),
+    (select count(*) from {queue} where state = 'in_progress'),
+    (select count(*) from {queue} where state = 'dead'),
+    (select count(*) from {queue} where state = 'blocked'),
+    (select ({now} - pushed_at) / 1e6 from {queue} where state = 'ready' order by id limit 1);
+
+-- name: stats_history
+-- How many finished messages are in the history: counted below 100,000, and from there on the span of their ids, which
+-- has those in it that left otherwise, or are still in the queue. Indexes: {table}__finished, for 100,000 entries; the
+-- primary key. Locks: none.
+select case when counted < 100000 then counted else max(
+    counted, (select max(id) from {history}) - (select min(id) from {history}) + 1
+) end
+from (select count(*) as counted from (select 1 from {history} where finished_at is not null limit 100000)) as counts;
+
+-- name: stats_lost
+-- How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by producer and
+-- consumer.
+-- Index: {table}__finished, of which it reads what has no time. Locks: none.
+select producer, consumer, count(*) as lost
+from {history}
+where finished_at is null and popped_at <= {now} - cast(:age * 1000000 as integer)
+group by producer, consumer;
+
+-- name: stats_finished
+-- Of the last :n messages that were completed less than :age seconds ago, the last one first: producer, consumer,
+-- seconds of wait and of run, attempts, and how many seconds ago each was completed.
+-- Index: {table}__finished. Locks: none.
+select
+    producer,
+    consumer,
+    (first_popped_at - pushed_at) / 1e6 as wait,
+    (finished_at - popped_at) / 1e6 as run,
+    attempts,
+    ({now} - finished_at) / 1e6 as ago
+from {history}
+where finished_at > {now} - cast(:age * 1000000 as integer) and finished_at <= {now} and outcome is null
+order by finished_at desc
+limit :n;
+
+-- name: stats_failed
+-- The failed attempts of less than :age seconds ago, the consumer of each and how many seconds ago it was: of up to
+-- :live messages of each state in the queue, and of the last :n that left it since then.
+-- Indexes: those of the states; {table}__finished. Locks: none.
+select
+    json_extract(error.value, '$.consumer') as consumer,
+    ({now} - json_extract(error.value, '$.at')) / 1e6 as ago
+from (
+    select * from (select errors from {queue} where state = 'ready' limit :live)
+    union all
+    select * from (select errors from {queue} where state = 'scheduled' order by due_at desc limit :live)
+    union all
+    select * from (select errors from {queue} where state = 'in_progress' order by lease_until desc limit :live)
+    union all
+    select * from (select errors from {queue} where state = 'dead' order by id desc limit :live)
+    union all
+    select * from (select errors from {queue} where state = 'blocked' limit :live)
+    union all
+    select * from (
+        select errors from {history}
+        where finished_at > {now} - cast(:age * 1000000 as integer) and finished_at <= {now}
+        order by finished_at desc
+        limit :n
+    )
+) as message, json_each(message.errors) as error
+where json_extract(error.value, '$.at') > {now} - cast(:age * 1000000 as integer)
+    and json_extract(error.value, '$.at') <= {now};
+
+-- name: stats_pushed
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids, live or not. Returns
+-- the producer, how many seconds ago, and the number of messages.
+-- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
+-- Locks: none.
+select producer, ({now} - pushed_at) / 1e6 as ago, count(*) as pushed
+from (
+    select producer, pushed_at
+    from (
+        select * from (select id, producer, pushed_at from {queue} order by id desc limit :n)
+        union all
+        select * from (select id, producer, pushed_at from {history} order by id desc limit :n)
+    ) as pushed
+    order by id desc
+    limit :n
+) as newest
+where pushed_at > {now} - cast(:age * 1000000 as integer) and pushed_at <= {now}
+group by producer, pushed_at;
+
+-- name: stats_expired
+-- How many messages of the history expired, of the last 100,000. Index: {table}__expired. Locks: none.
+select count(*) from (select 1 from {history} where outcome = 'expired' limit 100000);
+
+-- name: live
+-- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
+-- Index: the primary key. Locks: none.
+select
+    {live_columns}
+from {queue}
+where id between :low and :high
+order by id desc
+limit :n;
+
+-- name: live_bounds
+-- The lowest and the highest id of the messages in a queue. Index: the primary key. Locks: none.
+select (select min(id) from {queue}), (select max(id) from {queue});
+
+-- name: finished
+-- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
+-- highest first. Indexes: the primary key, {table}__finished. Locks: none.
+select
+    {history_columns}
+from {history}
+where id between :low and :high and finished_at >= :since and finished_at < :until
+order by id desc
+limit :n;
+
+-- name: finished_bounds
+-- The lowest and the highest id of the messages that were finished from :since on and before :until.
+-- Index: {table}__finished. Locks: none.
+select min(id), max(id)
+from {history}
+where finished_at >= :since and finished_at < :until;

@@ -1,6 +1,0 @@
--- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
--- Index: {table}__dead. A crash leaves all of a batch done, or nothing.
-update {queue}
-set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
-where id in (select id from {queue} where state = 'dead' and id > :after order by id limit :n)
-returning id;

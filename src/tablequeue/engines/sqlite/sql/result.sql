@@ -1,2 +1,0 @@
--- Return the result of the message :id. Index: the primary key. Locks: none.
-select result from {results} where id = :id;

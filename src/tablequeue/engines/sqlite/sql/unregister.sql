@@ -1,2 +1,0 @@
--- Take a queue out of the catalogue, in the transaction that drops its tables.
-delete from {catalogue} where name = :name;

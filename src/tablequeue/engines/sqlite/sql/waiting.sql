@@ -1,8 +1,0 @@
--- Lock up to :n messages with ids above :after, up to :high, that no consumer holds, in the order of their ids. One
--- statement for all states: a message whose state changes meanwhile is not passed over.
--- Index: the primary key. Locks: the database. A crash leaves nothing.
-select id, group_key, dedup_key
-from {queue}
-where id > :after and id <= :high and state <> 'in_progress'
-order by id
-limit :n;
