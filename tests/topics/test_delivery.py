@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,11 +12,12 @@ from itertools import chain, islice
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 
 from tablequeue import Claim, Database, Empty, NewMessage
 from tablequeue.errors import BadInput, BadPayload
 from tablequeue.topic import Lag, Subscription, Topic
-from tests.servers import Place
+from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, refuses
 from tests.topics import checks
 
@@ -227,6 +230,42 @@ def test_threads_share_a_subscription(topic: Topic, mail: Subscription) -> None:
     with ThreadPoolExecutor(4) as threads:
         assert sorted(chain(*threads.map(work, range(4)))) == ids
     assert counts(mail) == {"finished": 400}
+
+
+@only("sqlite")
+def test_what_has_left_a_range_is_read_once(place: Place, topic: Topic, mail: Subscription) -> None:
+    """Measured in steps of SQLite's virtual machine: ten times the messages take ten times the steps, not a hundred.
+
+    The whole file waits for such a statement.
+    """
+    table = mail.context.table
+
+    def steps(number: int, operation: str) -> int:
+        topic.push_many(["x"] * 2 * number)
+        batch = mail.pop_many(2 * number)
+        mail.complete_many(batch[:number])
+        ids = json.dumps(ids_of(batch[number:]))
+        token = batch[0].token
+        count = 0
+
+        def step() -> int:
+            nonlocal count
+            count += 1
+            return 0
+
+        with closing(sqlite3.connect(str(sa.make_url(place.url).database))) as connection:
+            newest = f"select max(id) from {table.table_name}__ranges"  # noqa: S608
+            range_id = connection.execute(newest).fetchone()[0]
+            connection.set_progress_handler(step, 1)
+            params = {"token": token, "ids": ids, "id": range_id, "now": None, "max_attempts": 1, "lease": 60}
+            for statement in table.statements(operation):
+                connection.execute(statement, params).fetchall()
+            connection.rollback()
+        mail.complete_many(batch[number:])
+        return count
+
+    for operation in ("range_hold", "range_extend", "range_expire"):
+        assert steps(1_000, operation) < 20 * steps(100, operation), operation
 
 
 def test_twenty_thousand_messages_in_one_pop(topic: Topic, mail: Subscription) -> None:

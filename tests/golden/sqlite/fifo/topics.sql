@@ -128,7 +128,9 @@ where id in (
     select log.id
     from tq_events__s1__ranges as ranges
     join tq_events as log on log.id between first_offset and last_offset
-    where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
+    where ranges.id = :id and log.id not in (
+        select gone.value from tq_events__s1__ranges as held, json_each(held.left_ids) as gone where held.id = :id
+    )
 );
 insert into tq_events__s1 (
     id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors, payload
@@ -140,7 +142,9 @@ select
     log.payload
 from tq_events__s1__ranges as ranges
 join tq_events as log on log.id between first_offset and last_offset
-where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
+where ranges.id = :id and log.id not in (
+    select gone.value from tq_events__s1__ranges as held, json_each(held.left_ids) as gone where held.id = :id
+)
 on conflict (id) do update set
     state = excluded.state, attempts = excluded.attempts, errors = excluded.errors
 where tq_events__s1.state <> 'in_progress';
@@ -159,13 +163,17 @@ set lease_until = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 864
 where token = :token and lease_until is not null and exists (
     select 1 from json_each(:ids) as ids
     where ids.value between first_offset and last_offset
-        and ids.value not in (select value from json_each(coalesce(left_ids, '[]')))
+        and ids.value not in (
+            select gone.value from tq_events__s1__ranges as held, json_each(held.left_ids) as gone where held.token = :token
+        )
 );
 select ids.value, lease_until
 from tq_events__s1__ranges
 join json_each(:ids) as ids on ids.value between first_offset and last_offset
 where token = :token and lease_until is not null
-    and ids.value not in (select value from json_each(coalesce(left_ids, '[]')));
+    and ids.value not in (
+        select gone.value from tq_events__s1__ranges as held, json_each(held.left_ids) as gone where held.token = :token
+    );
 
 -- range_find
 -- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
@@ -273,13 +281,16 @@ select (select min(first_offset) from tq_events__s1__ranges where lease_until is
 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
--- The messages of :ids that ranges under :token hold: those that have not left them.
+-- The messages of :ids that the range under :token holds: those that have not left it. These are read once: for each
+-- message anew, 10,000 of 20,000 took 40 s.
 -- Index: tq_events__s1__token. Locks: the database.
 select ids.value
 from tq_events__s1__ranges as ranges
 join json_each(:ids) as ids on ids.value between first_offset and last_offset
 where token = :token and lease_until is not null
-    and ids.value not in (select value from json_each(coalesce(left_ids, '[]')));
+    and ids.value not in (
+        select gone.value from tq_events__s1__ranges as held, json_each(held.left_ids) as gone where held.token = :token
+    );
 
 -- range_live
 -- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,

@@ -1,13 +1,16 @@
 -- Ranges of a topic's log: how a subscription claims, completes, extends and ends them.
 
 -- name: range_hold
--- The messages of :ids that ranges under :token hold: those that have not left them.
+-- The messages of :ids that the range under :token holds: those that have not left it. These are read once: for each
+-- message anew, 10,000 of 20,000 took 40 s.
 -- Index: {table}__token. Locks: the database.
 select ids.value
 from {ranges} as ranges
 join json_each(:ids) as ids on ids.value between first_offset and last_offset
 where token = :token and lease_until is not null
-    and ids.value not in (select value from json_each(coalesce(left_ids, '[]')));
+    and ids.value not in (
+        select gone.value from {ranges} as held, json_each(held.left_ids) as gone where held.token = :token
+    );
 
 -- name: range_set_apart
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
@@ -85,7 +88,9 @@ where id in (
     select log.id
     from {ranges} as ranges
     join {log} as log on log.id between first_offset and last_offset
-    where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
+    where ranges.id = :id and log.id not in (
+        select gone.value from {ranges} as held, json_each(held.left_ids) as gone where held.id = :id
+    )
 );
 insert into {queue} (
     id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors, payload
@@ -97,7 +102,9 @@ select
     log.payload
 from {ranges} as ranges
 join {log} as log on log.id between first_offset and last_offset
-where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
+where ranges.id = :id and log.id not in (
+    select gone.value from {ranges} as held, json_each(held.left_ids) as gone where held.id = :id
+)
 on conflict (id) do update set
     state = excluded.state, attempts = excluded.attempts, errors = excluded.errors
 where {queue}.state <> 'in_progress';
@@ -182,10 +189,14 @@ set lease_until = {now} + cast(:lease * 1000000 as integer)
 where token = :token and lease_until is not null and exists (
     select 1 from json_each(:ids) as ids
     where ids.value between first_offset and last_offset
-        and ids.value not in (select value from json_each(coalesce(left_ids, '[]')))
+        and ids.value not in (
+            select gone.value from {ranges} as held, json_each(held.left_ids) as gone where held.token = :token
+        )
 );
 select ids.value, lease_until
 from {ranges}
 join json_each(:ids) as ids on ids.value between first_offset and last_offset
 where token = :token and lease_until is not null
-    and ids.value not in (select value from json_each(coalesce(left_ids, '[]')));
+    and ids.value not in (
+        select gone.value from {ranges} as held, json_each(held.left_ids) as gone where held.token = :token
+    );
