@@ -120,7 +120,7 @@ def test_estimates_look_like_estimates(run: Run, db: Database, monkeypatch: pyte
     for words in (("stats",), ("stats", "emails")):
         shown = run(*words).stdout
         assert re.search(r"emails +1 +0 +0 +0 +\S+ +~11\n", shown), "to the right, as numbers are"
-        assert re.search(r"emails +~12 +~\S+ +~10 +~\S+ +~0\n", shown)
+        assert re.search(r"emails +~12 +~\S+ +~10 +~\S+ +~0 +0\n", shown)
         assert "~ of finished messages: an estimate" in shown
         assert "~ of a time with more than" in shown
         assert all(len(line) <= 80 for line in shown.splitlines())

@@ -18,6 +18,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _EXAMPLES = {
     "now": "null",
     "n": "10",
+    "live": "10",
     "run": "1",
     "look": "10",
     "number": "2",
