@@ -174,8 +174,6 @@ class Transport(virtual.Transport):
             self._blocked.clear()
         due, found = set[Watch](), set[Watch]()
         for channel, queue, watch in self._in_turn():
-            if watch not in due and not watch.is_due():
-                continue
             room = channel.capacity()
             if not room:
                 self._blocked.add(watch)
@@ -194,18 +192,21 @@ class Transport(virtual.Transport):
         return bool(found)
 
     def _in_turn(self) -> list[tuple[Any, str, Watch]]:
-        """Return the consumed queues in the order in which they are looked into, with their channels.
+        """Return the consumed queues that are due, in the order in which they are looked into, with their channels.
 
-        Remote control comes before tasks, and does not back off when there are some: who revokes a task and then sends
-        it expects that order.
+        Remote control comes before tasks: a program that revokes a task and then sends it expects that order. So a look
+        for tasks, unless it follows one that found some, looks for remote control first: the look may come before the
+        wake-ups of both pushes. When there are tasks, remote control does not back off.
         """
         queues = [(channel, name, self._watch(name)) for channel in [*self.channels] for name in channel.queues]
         self._first += 1  # so that no queue is always the last one when a channel has room for few messages
         first = self._first % len(queues) if queues else 0
+        due = {watch for watch in self._watches.values() if watch.is_due()}
         control = self._watches.get(self.store.transient)
-        if control is not None and control.called and any(watch.is_due() for watch in self._watches.values()):
-            control.at = 0.0
-        return sorted(queues[first:] + queues[:first], key=lambda each: each[2] is not control)
+        if control is not None and due and (control.called or any(watch.at > 0.0 for watch in due)):
+            due.add(control)
+        in_turn = [each for each in queues[first:] + queues[:first] if each[2] in due]
+        return sorted(in_turn, key=lambda each: each[2] is not control)
 
     def _delivered(self, channel: Any, queue: str, room: int) -> int:
         try:
