@@ -154,7 +154,7 @@ LEFT = r"and left_ids is null|left_ids is null and "
 TOKEN = r"token = (cast\(:token as uuid\)|:token) and "
 NOT_LEFT = (
     r"\n?\s*(and|where) (\(left_ids is null or \S+ <> all\(left_ids\)\)|left_ids is null or log\.id <> all\(left_ids\)"
-    r"|\S+ not in \(select value from json_each\(coalesce\(left_ids, '\[\]'\)\)\))"
+    r"|\S+ not in \(\s*select gone\.value from [^)]*json_each\(held\.left_ids\)[^)]*\))"
 )
 FUNCTIONS = "create_topic_functions"
 DECIDES = ("range_absorb", "range_remaining")
