@@ -21,9 +21,9 @@ from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
+from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import conditions
 from tablequeue.engines.reads import Reads
 from tablequeue.model.options import QueueOptions
 from tablequeue.model.states import TRANSITIONS, VERBS

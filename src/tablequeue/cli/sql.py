@@ -17,8 +17,9 @@ from tablequeue.cli.output import print_json
 from tablequeue.cli.values import examples, known, named, parameters, put
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
+from tablequeue.engines.conditions import conditions
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, texts_for
+from tablequeue.engines.operations import OPERATIONS, UPGRADES, texts_for
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadInput
 from tablequeue.model.definition import KINDS, Definition, Kind, SubscriptionDefinition, TopicDefinition

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,8 +22,8 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.columns import listed
+from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor, RawConnection
-from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.engines.walks import Walks
@@ -130,7 +130,7 @@ class Table(Statements):
         if definition.dead_letter_to is not None:
             # Until the catalogue has told: see verbs/dead_letters.py.
             self.dead_letters = engine.table(definition.dead_letter_to, Definition(payload=definition.payload))
-        self.rank = engine.rank(definition.arrangement)
+        self._rank = engine.rank(definition.arrangement)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
         # retention; see verbs/sweep.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
@@ -150,14 +150,13 @@ class Table(Statements):
 
         dead_letters   the table to which dead letters move, if the definition names another queue than before.
         """
-        other = copy(self)
+        other = self._copied()
         other.name = name or self.name
         other.definition = definition
         if definition.dead_letter_to != self.definition.dead_letter_to:
             other.dead_letters = dead_letters
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other.walks = Walks()
-        other._compiled = {}  # noqa: SLF001  (a copy of itself)
         return other
 
     def in_brief(self) -> Self:
@@ -165,10 +164,19 @@ class Table(Statements):
 
         For lists of messages, whose payloads together may be larger than the memory.
         """
-        other = copy(self)
+        other = self._copied()
         other.brief = True
+        return other
+
+    def _copied(self) -> Self:
+        other = copy(self)
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
         return other
+
+    def in_order(self, rows: Iterable[Row]) -> list[Row]:
+        """Return claimed rows in the order of the queue: the database may return them in any."""
+        rank: Any = self._rank  # None: as tuples, by id
+        return sorted(rows, key=rank)
 
     def is_that_of(self, other: Table) -> bool:
         """Whether it is the table of the same queue. The name of a dropped table is given to no other one."""

@@ -14,7 +14,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Claim, Fair
 from tablequeue.engines.low_water import claimed_above
-from tablequeue.engines.parts import Part
+from tablequeue.engines.parts import Part, pairs
 from tablequeue.engines.texts import Row
 from tablequeue.engines.walks import LATE_SECONDS
 
@@ -45,7 +45,7 @@ class Messages(Part):
 
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
-        return dict(self._rows(cursor, table, "find_keys", params))  # type: ignore[arg-type]
+        return pairs(self._rows(cursor, table, "find_keys", params))
 
     def take_keys(self, cursor: Cursor, table: Table, params: Params) -> set[str]:
         """Take those of the keys that are free under `token`: `taken` has them, each with its seconds.
@@ -68,7 +68,7 @@ class Messages(Part):
 
     def taken_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         """Return those of the keys of `taken` that are taken, with the ids of the messages that took them."""
-        return dict(self._rows(cursor, table, "taken_keys", params))  # type: ignore[arg-type]
+        return pairs(self._rows(cursor, table, "taken_keys", params))
 
     def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Delete up to `n` keys whose time is over. Return their number."""
@@ -214,7 +214,7 @@ class Messages(Part):
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
-        return dict(self._rows(cursor, table, "extend", params))  # type: ignore[arg-type]
+        return pairs(self._rows(cursor, table, "extend", params))
 
     def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Keep the results of messages that this transaction has completed: `rows` have their ids and results."""
@@ -321,9 +321,7 @@ class Messages(Part):
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         rows = self._rows(cursor, table, operation, params)
-        if len(rows) > 1:
-            rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
-        return rows
+        return table.in_order(rows) if len(rows) > 1 else rows
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         rows = self._rows(cursor, table, "sweep", params)

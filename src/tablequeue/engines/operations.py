@@ -10,8 +10,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tablequeue.engines.conditions import conditions
 from tablequeue.engines.texts import operations_of
-from tablequeue.model.definition import FEATURES, Definition
+from tablequeue.model.definition import Definition
 
 
 class Effect(Enum):
@@ -368,37 +369,6 @@ def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
     """Return the operations that an engine runs in autocommit: reads, the given `steps`, and writes on a server."""
     effects = {Effect.READ, Effect.UPKEEP, Effect.WRITE} if writes else {Effect.READ}
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
-
-
-_LIMITS = ("limited", "concurrency", "rate", "per_group", "group_rate", "group_limited", "paced", "contended")
-
-
-def conditions(definition: Definition) -> set[str]:
-    """Return the conditions of texts and procedures that a definition meets.
-
-    `states`: its messages have states. Those of a topic have none. `ranges`: it claims ranges of its topic's log.
-    """
-    if definition.kind == "topic":
-        chosen = {"segments": definition.retention is not None, "groups": definition.groups}
-        return {definition.kind, definition.payload, *(name for name, given in chosen.items() if given)}
-    return {
-        definition.kind,
-        "states",
-        definition.arrangement,
-        definition.delivery,
-        definition.payload,
-        "keep" if definition.keeps_history else "none",
-        "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
-        *(name for name in ("grouped", "strict", "retention", *_LIMITS, *FEATURES) if getattr(definition, name)),
-        *(["groups"] if definition.needs_groups else []),
-        *(["by_id_or_due"] if definition.arrangement not in ("priority", "fair") else []),
-        *(["dead_letter_to"] if definition.dead_letter_to else []),
-        *(["in_order"] if not definition.fair else []),
-        *(["unlimited"] if not definition.limited else []),
-        *(["ungrouped"] if not definition.takes_groups else []),
-        *(["unlimited"] if not definition.limited else []),
-        *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
-    }
 
 
 def texts_for(engine: str, texts: Mapping[str, str], true: set[str]) -> list[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tablequeue.engines.base import Statements
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.texts import Row
+
+
+def pairs(rows: Iterable[Row]) -> dict[Any, Any]:
+    """Return rows of two columns as a dict."""
+    return {row[0]: row[1] for row in rows}
 
 
 class Part:

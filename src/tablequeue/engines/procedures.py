@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
 from tablequeue.engines.columns import listed
+from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.operations import conditions
 from tablequeue.engines.procedure_list import PROCEDURES
 from tablequeue.engines.texts import chosen, texts_in
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.parts import pairs
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
@@ -274,7 +275,7 @@ class Ranges(Messages):
 
     def _extend_ranges(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         """Extend the leases on the ranges that hold messages among `ids`. Return these ids and the new ends."""
-        return dict(self._rows(cursor, table, "range_extend", params))  # type: ignore[arg-type]
+        return pairs(self._rows(cursor, table, "range_extend", params))
 
     def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
         """Complete the range under `token`, if `ids` are all of its messages and none has left it."""

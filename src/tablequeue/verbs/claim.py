@@ -75,10 +75,10 @@ def claimed(
     same_group: SameGroup = False,
 ) -> Sequence[Row]:
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
-    messages = context.messages
-    remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
     if same_group:
         return _claimed_run(context, params, now, refusable, open=same_group == "open")
+    messages = context.messages
+    remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
     return _swept(context, remove, params, now, connection, refusable)
 
 
@@ -228,5 +228,4 @@ def topped_up(
         if connection is None and (rows or not refusable):
             return rows
         raise
-    rank: Any = context.table.rank  # or None: as tuples, by id
-    return sorted([*rows, *more], key=rank)
+    return context.table.in_order([*rows, *more])

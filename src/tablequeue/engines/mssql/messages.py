@@ -148,8 +148,7 @@ class SQLServerMessages(Limits, Messages):
             if waits and cursor.ours and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return []
             raise
-        rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
-        return rows
+        return table.in_order(rows)
 
     # -- finishing and keeping -------------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from pymysql.constants import ER
 from tablequeue import errors
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.catalogue import Catalogue
+from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
-from tablequeue.engines.operations import OPERATIONS, conditions, texts_for
+from tablequeue.engines.operations import OPERATIONS, texts_for
 from tablequeue.model.names import HISTORY, PART
 
 

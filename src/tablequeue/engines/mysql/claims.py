@@ -123,8 +123,7 @@ def claimed(
     rows = packet.run(changes)
     if table.definition.fair:
         return sorted((row[:-1] for row in rows), key=_id)  # of one group
-    rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
-    return rows
+    return table.in_order(rows)
 
 
 def claimed_run(cursor: Cursor, table: Table, params: Params) -> list[Row]:

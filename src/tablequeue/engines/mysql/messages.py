@@ -23,6 +23,7 @@ from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.packets import bound, kept, sent, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
+from tablequeue.engines.parts import pairs
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID, LEASE_UNTIL, POPPED_AT
 
@@ -169,8 +170,7 @@ class MySQLMessages(MySQLLimits, Messages):
                 rows = self._found_and_locked(cursor, table, params)
             if rows:
                 _change(cursor, table, params, rows, *changes)
-            rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
-            return rows
+            return table.in_order(rows)
 
         if not table.definition.limited:
             with atomic(cursor):
@@ -236,7 +236,7 @@ class MySQLMessages(MySQLLimits, Messages):
             return super().extend(cursor, table, params)
         # In one packet: else a sweep finds a lease that ends now before this call has read its end.
         *_, rows = together(cursor, [bound(cursor, one, params) for one in table.statements("extend")])
-        return dict(rows)  # type: ignore[arg-type]
+        return pairs(rows)
 
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
         old = [row[0] for row in self._rows(cursor, table, "move.find", params)]
@@ -260,7 +260,7 @@ class MySQLMessages(MySQLLimits, Messages):
         if table.definition.delivery == "at_most_once":
             return dict.fromkeys(self._finished(cursor, table, "fail_at_most_once", params), "lost")
         rows = _changed(cursor, table, "fail", params, rows="json_array(id, state)", buries=True)
-        return dict(rows)  # type: ignore[arg-type]  # pairs
+        return pairs(rows)
 
     def _release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
         # To ask which messages were in a run takes as long as to promote.
