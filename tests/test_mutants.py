@@ -456,7 +456,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "messages that never expire": (rewritten("expires_at <=", "1 = 0 and expires_at <=", "expire_keep"), EXPIRY),
     "a push that forgets when it expires": (rewritten(r"coalesce\(:expires, 60\)", "3000000000", "push"), EXPIRY),
     "a key that is free at once": (
-        rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys"),
+        rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys", "name_keys"),
         KEY_FOR,
     ),
     "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),

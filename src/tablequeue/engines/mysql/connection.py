@@ -175,16 +175,23 @@ def atomic(cursor: AnyCursor) -> Iterator[None]:
     """
     ours = commits_each(cursor.connection)
     cursor.execute("begin" if ours else "savepoint tablequeue")
+    with undone(cursor, whole=ours):
+        yield
+    if ours:
+        cursor.execute("commit")
+
+
+@contextmanager
+def undone(cursor: AnyCursor, *, whole: bool) -> Iterator[None]:
+    """After an error of the block roll back the `whole` transaction, or else to the savepoint."""
     try:
         yield
     except Exception:
         try:
-            cursor.execute("rollback" if ours else "rollback to savepoint tablequeue")
+            cursor.execute("rollback" if whole else "rollback to savepoint tablequeue")
         except pymysql.Error:
             pass  # the connection is gone, or a deadlock took the whole transaction: nothing is left to undo
         raise
-    if ours:
-        cursor.execute("commit")
 
 
 def check_version(words: str) -> None:

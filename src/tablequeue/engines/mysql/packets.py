@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import pymysql
-
 from tablequeue.engines.base import Params
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.mysql.connection import commits_each
+from tablequeue.engines.mysql.connection import commits_each, undone
 from tablequeue.engines.texts import Row
 
 
@@ -48,14 +46,8 @@ def together(cursor: Cursor, inside: Iterable[str], after: Sequence[str] = ()) -
     """
     ours = commits_each(cursor.connection)
     begin, end = ("begin", "commit") if ours else ("savepoint tablequeue", "release savepoint tablequeue")
-    try:
+    with undone(cursor, whole=ours):
         return sent(cursor, [begin, *inside, end, *after])
-    except Exception:
-        try:
-            cursor.execute("rollback" if ours else "rollback to savepoint tablequeue")
-        except pymysql.Error:
-            pass  # the connection is gone, or a deadlock took the whole transaction: nothing is left to undo
-        raise
 
 
 def sent(cursor: Cursor, statements: Sequence[str]) -> list[Sequence[Row]]:

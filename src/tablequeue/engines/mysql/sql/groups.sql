@@ -66,8 +66,8 @@ limit :look;
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
 -- lease: lock the first one, find the others without locks, lock those that no other transaction is changing, and mark
 -- them. One packet, in which claim_limit comes first: @tq_head is the first one, @tq_run are all that were found,
--- @tq_due those that were locked, each with whether it is due, and @tq_ids those that are claimed: none that comes
--- after one that is locked by others, or not due. The run ends before one that is in progress in an open run.
+-- @tq_due the locked messages, each with whether it is due, and @tq_ids the claimed ones: no message after one that
+-- another transaction has locked, or that is not due. The run ends before one that is in progress in an open run.
 -- With :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them
 -- are finished. With -1 the run is open: see create_groups.
 -- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open

@@ -12,8 +12,7 @@ from {queue} force index ({table}__key) where dedup_key in :keys lock in share m
 -- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
 -- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
 -- An assignment sees the values before it: taken_until comes last. The second statement reads what the first has taken.
--- In one transaction with the push: a crash takes none. name_keys needs the time of the first statement.
-set @tq_taken_at = {now};
+-- In one transaction with the push: a crash takes none.
 insert into {keys} (dedup_key, token, taken_until)
 select
     cast(given.dedup_key as binary), :token, {now} + interval coalesce(given.seconds, {key_for}) second
@@ -43,19 +42,21 @@ set message.dedup_key = null
 where taken.dedup_key is null;
 
 -- name: name_keys
--- Note the ids of the messages that took keys: :taken is a JSON array of [key, id]. A key without one is free again: a
--- message of the queue has got it meanwhile. The time of a key begins with the push, which came after take_keys.
--- Index: the primary key. Locks: the rows, which this transaction has.
+-- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
+-- id is free again: a message of the queue has got it meanwhile. The time of a key begins with the push, which came
+-- after take_keys. That of a message which has moved here began before, so the later end counts.
+-- Indexes: the primary keys. Locks: the rows, which this transaction has.
 -- In one transaction with the push: a crash takes none.
 update json_table(:taken, '$[*]' columns (
-    dedup_key varchar(255) character set utf8mb4 path '$[0]', id bigint path '$[1]'
+    dedup_key varchar(255) character set utf8mb4 path '$[0]', id bigint path '$[1]', seconds double path '$[2]'
 )) as given
 straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
 left join {queue} as message on message.id = given.id
 set taken.id = given.id,
-    taken.taken_until = taken.taken_until + interval greatest(
-        0, coalesce(timestampdiff(microsecond, cast(@tq_taken_at as datetime(6)), message.pushed_at), 0)
-    ) microsecond;
+    taken.taken_until = greatest(
+        taken.taken_until,
+        coalesce(message.pushed_at + interval coalesce(given.seconds, {key_for}) second, taken.taken_until)
+    );
 delete taken
 from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
 straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
