@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-import psycopg
 import sqlalchemy as sa
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.postgresql.values import Ids, IdsDumper
 from tablequeue.engines.reads import Next, Reads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.walks import WHOLE
@@ -66,7 +64,7 @@ class PostgreSQLReads(Reads):
         return cursor.fetchall()
 
     def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
-        return _literal(cursor, table.statement(params["operation"]), params)
+        return str(cursor.written(table.statement(params["operation"]), params))
 
     def _run(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> None:
         if operation in OF_INTERVALS:
@@ -84,15 +82,9 @@ class PostgreSQLReads(Reads):
 
 def _execute_literal(cursor: Cursor, statement: str, params: Mapping[str, Any]) -> None:
     if getattr(cursor, "ours", False):
-        cursor.execute(_literal(cursor, statement, params), prepare=False)
+        cursor.execute(cursor.written(statement, params), prepare=False)
     else:
         cursor.execute(statement, params)
-
-
-def _literal(cursor: Cursor, statement: str, params: Mapping[str, Any]) -> str:
-    client = psycopg.ClientCursor(cursor.connection)
-    client.adapters.register_dumper(Ids, IdsDumper)
-    return client.mogrify(statement, params)
 
 
 def _is_due(coming: Next) -> bool:
