@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -238,9 +238,9 @@ def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now
             wait_time=times([row.wait for row in finished]),
             run_time=times([row.run for row in finished]),
             pushed_slices=None if pushed is None else _slices([(row.ago, row.messages) for row in pushed], length),
-            finished_slices=_slices(Counter([row.ago for row in finished]).items(), length),
+            finished_slices=_slices([(row.ago, 1) for row in finished], length),
             failed=None if failed is None else len(failed),
-            failed_slices=None if failed is None else _slices(Counter([row.ago for row in failed]).items(), length),
+            failed_slices=None if failed is None else _slices([(row.ago, 1) for row in failed], length),
         )
 
     def by_name(

@@ -172,17 +172,17 @@ class Transport(virtual.Transport):
             for watch in self._blocked:
                 watch.at = 0.0 if much else monotonic() + GATHERING
             self._blocked.clear()
-        due, found = set[Watch](), set[Watch]()
+        looked, found = set[Watch](), set[Watch]()
         for channel, queue, watch in self._in_turn():
             room = channel.capacity()
             if not room:
                 self._blocked.add(watch)
                 continue
-            due.add(watch)
+            looked.add(watch)
             watch.called = False  # first: a push may come during the look
             if queue in channel.queues and self._delivered(channel, queue, room):
                 found.add(watch)
-        for watch in due.intersection(self._watches.values()):
+        for watch in looked.intersection(self._watches.values()):
             if watch in found:
                 watch.found()
             else:
