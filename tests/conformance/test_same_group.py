@@ -239,7 +239,8 @@ def test_async_runs(queue: Queue) -> None:
         threads.close()
 
 
-def test_finishes_of_one_run_at_once_leave_no_group_behind(queue: Queue, place: Place) -> None:
+@pytest.mark.parametrize("open", [False, True], ids=["closed", "open"])
+def test_finishes_of_one_run_at_once_leave_no_group_behind(queue: Queue, place: Place, open: bool) -> None:
     """Two threads finish two of a run at the same time, each in its own way; then the group goes on, in order."""
     ways = ["complete", "fail", "release"]
     queues = [place.open().queue("work") for _ in range(2)]
@@ -256,7 +257,7 @@ def test_finishes_of_one_run_at_once_leave_no_group_behind(queue: Queue, place: 
     with ThreadPoolExecutor(2) as threads:
         for pair in product(ways, ways):
             ids = push(queue, "aaa")
-            list(threads.map(finish, queues, pop_run(queue, 2), pair))
+            list(threads.map(finish, queues, (pop_open if open else pop_run)(queue, 2), pair))
             left = [id for id, way in zip(ids, pair, strict=False) if way != "complete"]
             assert [claimed_and_completed(queue) for _ in range(len(left) + 1)] == [*left, ids[2]]
             assert queue.pop() is None
@@ -368,28 +369,6 @@ def test_open_runs_keep_the_order_whatever_happens(db: Database, seed: int) -> N
             else:
                 claim.release()
                 waiting[id] = group
-
-
-def test_finishes_of_one_open_run_at_once_leave_no_group_behind(queue: Queue, place: Place) -> None:
-    ways = ["complete", "fail", "release"]
-    queues = [place.open().queue("work") for _ in range(2)]
-    meet = Barrier(2, timeout=60)
-
-    def finish(queue: Queue, claim: Claim, way: str) -> None:
-        mine = Claim.of(queue, claim.id, claim.token)
-        meet.wait()
-        if way == "fail":
-            mine.fail("no", retry_in=0)
-        else:
-            getattr(mine, way)()
-
-    with ThreadPoolExecutor(2) as threads:
-        for pair in product(ways, ways):
-            ids = push(queue, "aaa")
-            list(threads.map(finish, queues, pop_open(queue, 2), pair))
-            left = [id for id, way in zip(ids, pair, strict=False) if way != "complete"]
-            assert [claimed_and_completed(queue) for _ in range(len(left) + 1)] == [*left, ids[2]]
-            assert queue.pop() is None
 
 
 def test_open_runs_of_many_consumers_never_overtake(place: Place) -> None:

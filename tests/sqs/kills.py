@@ -13,7 +13,7 @@ import argparse
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.places import PLACES
@@ -195,9 +195,14 @@ def run(url: str, kills: int) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kill_each(__doc__, run, KILLS)
+
+
+def kill_each(what: str | None, run: Callable[[str, int], tuple[str, Sequence[str]]], kills: int) -> None:
+    """Run the attack on each engine that the command line chooses. Exit with 1 if there are faults."""
+    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", default="sqlite,postgresql,mariadb")
-    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--kills", type=int, default=kills)
     arguments = parser.parse_args()
     wrong = 0
     for engine in arguments.engines.split(","):

@@ -10,17 +10,16 @@ its window, or as one beyond it, if a message came after its deletion, or if a g
 
 from __future__ import annotations
 
-import argparse
 import random
 import threading
 import time
 from collections import Counter
 from typing import Any
 
-from benchmarks.places import PLACES
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.servers import Place
+from tests.sqs.kills import kill_each
 from tests.sqs.support import client
 from tests.sqs.test_crashes import Program
 
@@ -152,19 +151,5 @@ def run(url: str, kills: int) -> tuple[str, list[str]]:
     return words, faults
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engines", default="sqlite,postgresql,mariadb")
-    parser.add_argument("--kills", type=int, default=10)
-    arguments = parser.parse_args()
-    wrong = 0
-    for engine in arguments.engines.split(","):
-        with PLACES[engine]() as url:
-            words, faults = run(url, arguments.kills)
-        print(f"{engine}: {words}; {len(faults)} faults", *faults[:10], sep="\n  ", flush=True)
-        wrong += len(faults)
-    raise SystemExit(1 if wrong else 0)
-
-
 if __name__ == "__main__":
-    main()
+    kill_each(__doc__, run, 10)

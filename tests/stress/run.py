@@ -270,7 +270,7 @@ class Round:
             self.ground.server.start()
 
     def _look_after_clients(self) -> None:
-        """Note who has stopped itself. A client that ends without being told to has crashed."""
+        """Note the clients that have stopped by themselves. A client that ends without an order has crashed."""
         for process in list(self._running):
             pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)
             if pid and os.WIFSTOPPED(status):
