@@ -15,15 +15,10 @@ WORKERS ?= $(shell expr \( $$(getconf _NPROCESSORS_ONLN) \* 3 + 1 \) / 2)
 # Tests start hundreds of processes: with compiled modules each starts in half the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# `make check` has an environment of its own, without Spark, .NET and browsers, and runs the tests that need no more.
+# `make check` has an environment of its own, without Spark, .NET and browsers, and runs the tests
+# marked quick, on SQLite.
 CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --extra sqs --extra otel
 CHECK_RUN := .venv-check/bin
-CHECK_TESTS := tests/conformance tests/topics tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
-    $(patsubst %,tests/cli/test_%.py,dead pop push queue sql) \
-    $(patsubst %,tests/test_%.py,cli_bad_input deploy docs doctor golden health project redaction refusals settings sqlite \
-    sqlite_file states stress_checks texts mutants typing upgrade)
-# By name, as pytest's -k has it: the texts of every engine, and of the rest what needs no server.
-CHECK_NAMES := test_golden.py or test_texts.py or not (postgresql or mariadb or mssql)
 
 # A run on SQL Server ends after two hours, and a test of it after five minutes. A test has up to 100 connections, and
 # each process runs one at a time: two of them have no more than 250, with those of the library's own threads.
@@ -85,7 +80,7 @@ check: .venv-check/.done
 	$(CHECK_RUN)/ruff check
 	$(CHECK_RUN)/mypy --cache-dir .mypy_cache/check
 	$(CHECK_RUN)/lint-imports
-	$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal -k "$(CHECK_NAMES)" $(CHECK_TESTS)
+	$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal --quick
 
 # Workers have servers of their own; those that run out of tests take over others' (worksteal). There are three for two
 # cores, because tests wait for disks, kills and clocks half of the time. PG=18 runs them on the server of the package

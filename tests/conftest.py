@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -28,14 +29,47 @@ if "TABLEQUEUE_TEST_MARIADB_URL" not in os.environ:
 NO_MSSQL = "SQL Server was asked for, and TABLEQUEUE_TEST_MSSQL_URL names no server."
 
 
+# The fixtures that start a server, or take a named one.
+SERVERS = {"postgresql_url", "newer_postgresql_url", "mariadb_url", "mssql_url"}
+
+
 def asks_for_mssql(config: pytest.Config) -> bool:
     """Whether the tests on SQL Server were asked for, which are not collected without a server."""
     return not mssql.URL and str(config.option.keyword).partition(" ")[0] == "mssql"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="run what `make check` runs: tests marked quick, on SQLite")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "quick: `make check` runs it, unless it needs a server.")
     if asks_for_mssql(config) and os.environ.get("CI"):
         raise pytest.UsageError(NO_MSSQL)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --quick a file without the marker is not imported, nor is a folder without such a file: they may need
+    packages that `make check` does not have."""
+    if not config.option.quick:
+        return None
+    files = collection_path.rglob("test_*.py") if collection_path.is_dir() else [collection_path]
+    return not any("pytest.mark.quick" in file.read_text("utf-8") for file in files) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.quick:
+        chosen = [item for item in items if item.get_closest_marker("quick") and not _needs_server(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+
+
+def _needs_server(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    kinds = [one for each in given for one in (each if isinstance(each, tuple) else [each]) if isinstance(one, Kind)]
+    return any(kind.needs_server for kind in kinds) or not SERVERS.isdisjoint(item.fixturenames)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

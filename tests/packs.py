@@ -1,5 +1,7 @@
-"""PostgreSQL with every claim packed, so that the conformance suite tests packs. Normally only large claims are
-packed."""
+"""PostgreSQL with every claim packed, so that the conformance suite tests packs. Normally only large claims are packed.
+
+The files about messages in progress have the marker `variants("packs")`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,6 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.postgresql.packs import Packs
 from tests.servers import KINDS, VariantKind
 
-# The files of the conformance suite that also test packs: those about messages in progress.
-FILES = frozenset(
-    (
-        "test_cancel test_complete_and_claim test_consume test_errors test_finish test_history test_keys test_leases "
-        "test_transactions"
-    ).split()
-)
 # Packs are the same for all orders, and groups have none, so one order is enough.
 DESIGNS = frozenset({"fifo", "priority"})
 
@@ -30,4 +25,4 @@ def packing(engine: type[Engine]) -> type[Engine]:
     return type(engine.__name__, (engine,), {"messages": messages})
 
 
-PACKING = [VariantKind.of(kind, "packs", packing, FILES, DESIGNS) for kind in KINDS if kind.name == "postgresql"]
+PACKING = [VariantKind.of(kind, "packs", packing, DESIGNS) for kind in KINDS if kind.name == "postgresql"]

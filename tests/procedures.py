@@ -23,12 +23,8 @@ from tablequeue.model.definition import Definition
 from tests.servers import KINDS, VariantKind
 from tests.support import with_parts
 
-# The files of the conformance suite that also test the procedures: those about verbs that have one.
-FILES = frozenset(
-    "test_at_most_once test_cancel test_errors test_fair_limits test_finish test_groups test_keys test_leases "
-    "test_limits test_order test_take".split()
-)
-# In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
+# The files about verbs that have a procedure are marked `variants("procedures")`. In all but the one about the order
+# these designs are enough: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})
 # The procedures and the verbs draw different tokens. This maps one to those of the calls that claimed the batch.
 TOKENS: dict[str, list[str]] = {}
@@ -322,4 +318,4 @@ def _json(definition: Definition, payload: str | bytes) -> str:
 
 # The engines that have procedures: as they are, and with verbs that call the procedures.
 PLAIN = [kind for kind in KINDS if kind.name in CALLS]
-PROCEDURAL = [VariantKind.of(kind, "procedures", partial(procedural, kind=kind.name), FILES, DESIGNS) for kind in PLAIN]
+PROCEDURAL = [VariantKind.of(kind, "procedures", partial(procedural, kind=kind.name), DESIGNS) for kind in PLAIN]

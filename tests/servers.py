@@ -84,6 +84,10 @@ class Kind:
     """Makes every producer of a table wait for the end of the transaction."""
 
     @property
+    def needs_server(self) -> bool:
+        return self.name != "sqlite"
+
+    @property
     def engine_class(self) -> type[Engine]:
         return engine_class(self.name)
 
@@ -233,15 +237,13 @@ class Place:
 
 @dataclass(frozen=True)
 class VariantKind(Kind):
-    """An engine that is changed for the tests, on which some files of the conformance suite run too."""
+    """An engine that is changed for the tests, on which tests of the conformance suite with a marker run too."""
 
     variant: str = ""
-    """The suffix of the engine's name."""
+    """The name in the marker `variants`, and the suffix of the engine's name."""
     change: Callable[[type[Engine]], type[Engine]] = lambda engine: engine
-    files: frozenset[str] = frozenset()
-    """The files of the conformance suite, without `.py`."""
     designs: frozenset[str] = frozenset()
-    """The designs of tests/support.py; in the file about the order all of them are used."""
+    """The designs of tests/support.py with which it runs."""
 
     @classmethod
     def of(
@@ -249,11 +251,10 @@ class VariantKind(Kind):
         kind: Kind,
         variant: str,
         change: Callable[[type[Engine]], type[Engine]],
-        files: frozenset[str],
         designs: frozenset[str],
     ) -> Kind:
         known = {each.name: getattr(kind, each.name) for each in fields(kind)}
-        return cls(**known, variant=variant, change=change, files=files, designs=designs)
+        return cls(**known, variant=variant, change=change, designs=designs)
 
     @property
     def engine_class(self) -> type[Engine]:
@@ -261,9 +262,6 @@ class VariantKind(Kind):
 
     def place(self, url: str, schema: str | None) -> Place:
         return VariantPlace(url, schema, kind=self)
-
-    def fits(self, file: str, design: str | None) -> bool:
-        return file in self.files and (file == "test_order" or design is None or design in self.designs)
 
 
 @dataclass

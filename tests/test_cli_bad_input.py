@@ -17,6 +17,8 @@ from click.testing import CliRunner, Result
 from tablequeue import Database, Queue, connect
 from tablequeue.cli import main
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

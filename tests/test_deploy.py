@@ -30,6 +30,8 @@ from tests.servers import Place, only
 from tests.support import claimed
 from tests.worker.support import PATIENCE, until, working
 
+pytestmark = pytest.mark.quick
+
 DEPLOY = Path(__file__).parents[1] / "deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 # A metric of ours in an expression, with its matchers if it has any.

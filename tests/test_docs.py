@@ -28,6 +28,8 @@ from tablequeue.model.definition import ORDERS
 from tests import mssql
 from tests.servers import KINDS, Kind, Place
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 # Pages of the site alone: docs/conf.py.

@@ -16,6 +16,8 @@ from tablequeue.errors import NoRights, QueueNotFound
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, refuses, rewritten, with_parts
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def queue(db: Database) -> Queue:

@@ -22,6 +22,8 @@ from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of
 from tablequeue.model.definition import SubscriptionDefinition, TopicDefinition
 
+pytestmark = pytest.mark.quick
+
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = bool(os.environ.get("TABLEQUEUE_REWRITE_GOLDEN"))
 

@@ -20,6 +20,8 @@ from tests.servers import only
 from tests.support import claimed
 from tests.web.support import Client
 
+pytestmark = pytest.mark.quick
+
 sqlite = only("sqlite")  # the counters of the other engines: tests/conformance/test_counters.py
 
 

@@ -20,6 +20,8 @@ from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, with_parts
 from tests.transitions import check_states
 
+pytestmark = pytest.mark.quick
+
 Mutant = Callable[[type[Engine]], type[Engine]]
 
 

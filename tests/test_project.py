@@ -18,6 +18,8 @@ from tablequeue.engines.mysql.connection import OLDEST as OLDEST_MYSQL
 from tablequeue.engines.operations import UPGRADES
 from tablequeue.engines.sqlite.connection import OLDEST as OLDEST_SQLITE
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

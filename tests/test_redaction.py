@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from tablequeue.model.redaction import has_password
 
+pytestmark = pytest.mark.quick
+
 # Characters of passwords and user names, which SQLAlchemy escapes so that they can be parsed again.
 words = st.text(st.characters(exclude_categories=["Cs"]))
 

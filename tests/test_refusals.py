@@ -32,6 +32,8 @@ from tablequeue.errors import (
 from tests.servers import Kind, Place, free_port, only
 from tests.support import claimed, counts, ids_of, refuses, snapshot
 
+pytestmark = pytest.mark.quick
+
 SECRET = "Tr0ub4dor"
 
 

@@ -19,6 +19,8 @@ from tablequeue.errors import BadInput
 from tests.servers import Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, found, refuses
 
+pytestmark = pytest.mark.quick
+
 STYLES = ("SQL, DMY", "German", "Postgres, MDY")
 
 

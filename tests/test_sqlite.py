@@ -23,6 +23,8 @@ from tablequeue.errors import BadInput, DatabaseError
 from tests.crowd import PATIENCE
 from tests.support import at, claimed, counts, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 
 def test_a_message_that_becomes_due_in_the_middle_of_a_take_is_not_lost(tmp_path: Path) -> None:
     """A take is two statements. The second one must not remove a message that became due after the first one."""

@@ -22,6 +22,8 @@ from tests.async_support import in_loop
 from tests.cli.support import COMMANDS
 from tests.support import counts, refuses
 
+pytestmark = pytest.mark.quick
+
 # Forms of the URL of the file `work.db` in the working folder {0}.
 URLS = [
     "sqlite:///work.db",

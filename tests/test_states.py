@@ -26,6 +26,8 @@ from tablequeue.model.states import STATES, TRANSITIONS, VERBS, Transition
 from tests.servers import Kind, Place
 from tests.transitions import check_states, moves_of
 
+pytestmark = pytest.mark.quick
+
 DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "due": {"order": "due"},

@@ -17,6 +17,8 @@ from tests.stress.mix import KINDS, QUEUES, Mix, drawn
 from tests.stress.run import judge
 from tests.stress.story import Row
 
+pytestmark = pytest.mark.quick
+
 INF = float("inf")
 
 

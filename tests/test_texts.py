@@ -26,6 +26,8 @@ from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
 from tests.support import DESIGNS, designs_with, rewritten
 
+pytestmark = pytest.mark.quick
+
 DEFINITIONS = [
     Definition(payload=payload, history=history, **design)
     for design in DESIGNS.values()

@@ -31,6 +31,8 @@ from tablequeue import (
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTopic
 from tests import typed_program
 
+pytestmark = pytest.mark.quick
+
 PROGRAM = Path(typed_program.__file__)
 MODULES = (
     "tablequeue tablequeue.aio tablequeue.bulk.stream tablequeue.database tablequeue.errors "

@@ -20,6 +20,8 @@ from tablequeue.verbs import schedule
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 FIXTURES = Path(__file__).parent / "fixtures"
 # The claims under which messages of the fixtures are held.
 HELD = {"sqlite": "13e3f1124cd9772b6f6e3641725f4c5c", "postgresql": "6575a350653ae54b4a1d51af1023523c"}

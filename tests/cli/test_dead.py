@@ -10,6 +10,8 @@ from tablequeue import Database, NewMessage, Queue
 from tests.cli.support import Run, lines
 from tests.support import claimed
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def dead(db: Database) -> Queue:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from tablequeue import Backoff, Database, NewMessage
 from tests.cli.support import Run, lines
+
+pytestmark = pytest.mark.quick
 
 
 def test_pop_and_complete(run: Run, db: Database) -> None:

@@ -11,6 +11,8 @@ import pytest
 from tablequeue import Database
 from tests.cli.support import Run, lines
 
+pytestmark = pytest.mark.quick
+
 
 def test_push_one(run: Run, db: Database) -> None:
     emails = db.create_queue("emails")

@@ -12,6 +12,8 @@ from tablequeue import Database, Definition, Rate
 from tablequeue.model.definition import ORDERS
 from tests.cli.support import Run, lines
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[1]
 
 

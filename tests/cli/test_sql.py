@@ -16,6 +16,8 @@ from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of
 from tests.cli.support import Run, lines
 
+pytestmark = pytest.mark.quick
+
 WITH_TOPICS = [name for name in ENGINES if "create_topic" in operations_of(engine_class(name).name)]
 DESIGNS = ["", "--history none", "--order due", "--order priority", "--strict", "--groups", "--delivery at_most_once"]
 

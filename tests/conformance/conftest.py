@@ -14,17 +14,45 @@ from tests.newer import NEWER
 from tests.packs import PACKING
 from tests.procedures import PROCEDURAL
 from tests.servers import KINDS, Kind, Place, VariantKind
-from tests.support import DESIGNS, designs_with
+from tests.support import CAPABILITIES, DESIGNS
+
+# What the marker `designs` may say. Without it a test runs with all designs but `fair`, and `heap` where it differs.
+SCOPES = (
+    "claims",  # also with `fair`, which differs in the order of its claims
+    "distinct",  # with DISTINCT only
+    "order",  # with all designs, on changed engines too
+)
+# The texts of most verbs that are not about claims are the same for the other designs.
+DISTINCT = {"fifo", "due", "groups", "fair"}
+# For each test the reasons, and the engines and designs with which it does not run.
+LEFT_OUT = pytest.StashKey[dict[str, dict[str, list[str]]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--left-out", action="store_true", help="with --collect-only: say why a test is left out where")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs(*capabilities): run with the designs of support.py that have them all.")
+    for line in (
+        "needs(*capabilities): run with the designs of support.py that have them all.",
+        f"designs(scope): run with other designs than most tests: {', '.join(SCOPES)}.",
+        "variants(*names): run also on these changed engines: packs, procedures, or newer, which is PostgreSQL 18.",
+    ):
+        config.addinivalue_line("markers", line)
+    config.stash[LEFT_OUT] = {}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.option.left_out:
+        for test, reasons in terminalreporter.config.stash[LEFT_OUT].items():
+            lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+            terminalreporter.write_line("\n  ".join([test, *lines]))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on every engine, and with every design that has the capabilities that the test needs."""
-    needed = [capability for marker in metafunc.definition.iter_markers("needs") for capability in marker.args]
+    """Run a test on every engine, and with every design that its markers leave."""
     marked = [marker.args[0] for marker in metafunc.definition.iter_markers("parametrize")]
+    needed = _marked(metafunc, "needs")
 
     def is_free(name: str) -> bool:
         """Whether neither a marker nor a fixture of the module sets it."""
@@ -35,31 +63,46 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not names:
         return
     kinds = [*KINDS, *PROCEDURAL, *PACKING, *NEWER] if "kind" in names else [None]
-    designs = designs_with(needed) if "design" in names else [None]
-    file = metafunc.definition.path.stem
+    designs = [*DESIGNS] if "design" in names else [None]
     rows: dict[str, list[Any]] = {}
+    left_out = metafunc.config.stash[LEFT_OUT].setdefault(metafunc.definition.nodeid, {})
     for kind, design in product(kinds, designs):
-        if kind is None or _fits(file, kind, design):
+        name = "-".join(filter(None, (kind and _named(kind), design)))
+        reason = _left_out(metafunc, kind, design)
+        if reason is None:
             given = {"kind": kind, "design": design}
-            rows["-".join(filter(None, (kind and _named(kind), design)))] = [given[name] for name in names]
+            rows[name] = [given[name] for name in names]
+        else:
+            left_out.setdefault(reason, []).append(name)
     metafunc.parametrize(names, [*rows.values()], ids=[*rows])
 
 
-# Files about verbs whose texts are the same for most designs, and the designs for which they differ.
-BY_DISTINCT = {"test_alter", "test_cancel", "test_many", "test_pause"}
-DISTINCT = ("fifo", "due", "groups", "fair")
-# Files about claims: in these a queue with fair groups differs from one in the order of the pushes.
-CLAIMING = {"test_at_most_once", "test_complete_and_claim", "test_leases", "test_order", "test_take", "test_unreadable"}
+def _marked(metafunc: pytest.Metafunc, marker: str) -> list[str]:
+    return [word for found in metafunc.definition.iter_markers(marker) for word in found.args]
 
 
-def _fits(file: str, kind: Kind, design: str | None) -> bool:
-    if design == "heap" and file != "test_order" and kind.heap_is_fifo:
-        return False
-    if design == "fair" and file not in CLAIMING | BY_DISTINCT:
-        return False
-    if file in BY_DISTINCT and design not in (None, *DISTINCT):
-        return False
-    return not isinstance(kind, VariantKind) or kind.fits(file, design)
+def _left_out(metafunc: pytest.Metafunc, kind: Kind | None, design: str | None) -> str | None:
+    """Say why the test does not run on this engine with this design. None if it does."""
+    if isinstance(kind, VariantKind) and kind.variant not in _marked(metafunc, "variants"):
+        return f"it is not marked variants({kind.variant!r})"
+    if design is None:
+        return None
+    for capability in _marked(metafunc, "needs"):
+        if design not in CAPABILITIES[capability]:
+            return f"it needs {capability!r}, which this design has not"
+    if kind is None:
+        return None
+    scope = next(iter(_marked(metafunc, "designs")), None)
+    assert scope is None or scope in SCOPES, f"{scope!r} is none of {SCOPES}"
+    if scope == "distinct" and design not in DISTINCT:
+        return "it is marked designs('distinct'): the SQL is that of another design"
+    if scope != "order" and design == "heap" and kind.heap_is_fifo:
+        return "a heap is a FIFO queue on this engine, unless it is marked designs('order')"
+    if design == "fair" and scope is None:
+        return "a fair queue differs in the order of its claims, and it is not marked designs('claims')"
+    if scope != "order" and isinstance(kind, VariantKind) and design not in kind.designs:
+        return f"here {' and '.join(sorted(kind.designs))} are enough, unless it is marked designs('order')"
+    return None
 
 
 def _named(kind: Kind) -> str:

@@ -15,6 +15,8 @@ from tests import checks
 from tests.servers import Place
 from tests.support import DESIGNS, at, claimed, found, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.designs("distinct")]
+
 
 @pytest.mark.needs("plain_push")
 def test_it_holds_at_once_in_this_process_and_soon_in_others(

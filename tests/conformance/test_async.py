@@ -31,6 +31,8 @@ from tests.async_support import PATIENCE, claimed, in_loop, lock, refuses
 from tests.servers import Kind, Place
 from tests.support import at, counts, found, ids_of, with_parts
 
+pytestmark = pytest.mark.quick
+
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
     task.cancel()

@@ -21,6 +21,8 @@ from tests.async_support import claimed, in_loop, lock, refuses
 from tests.servers import KINDS, Kind, Place
 from tests.support import at, counts, found, ids_of, snapshot
 
+pytestmark = pytest.mark.quick
+
 DRIVERS = [(kind, driver) for kind in KINDS for driver in kind.engine_class.async_drivers]
 
 Caller = Callable[[], AbstractAsyncContextManager[Any]]

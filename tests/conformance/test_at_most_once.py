@@ -17,6 +17,8 @@ from tests.crowd import processes
 from tests.servers import Place
 from tests.support import at, claimed, counts, ids_of, refuses, snapshot
 
+pytestmark = [pytest.mark.quick, pytest.mark.designs("claims"), pytest.mark.variants("procedures")]
+
 # strict and groups cannot be combined with it: see test_what_does_not_go_together.
 every_order = pytest.mark.needs("many_in_progress")
 

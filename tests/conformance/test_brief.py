@@ -14,6 +14,8 @@ from tablequeue.verbs import inspect
 from tablequeue.verbs.context import Context
 from tests.support import claimed
 
+pytestmark = pytest.mark.quick
+
 LARGE: dict[PayloadType, Any] = {
     "json": {"text": "\N{GREEK SMALL LETTER ALPHA}" * 2 * BRIEF},
     "text": "\N{GREEK SMALL LETTER ALPHA}" * 2 * BRIEF,

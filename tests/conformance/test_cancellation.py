@@ -16,6 +16,8 @@ from tests.async_support import PATIENCE
 from tests.servers import Place
 from tests.support import counts
 
+pytestmark = pytest.mark.quick
+
 # Enough for every await of the longest task below.
 AWAITS = 40
 

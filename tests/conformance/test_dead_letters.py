@@ -13,6 +13,8 @@ from tests.checks import check_dead_letters_move
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("newer")]
+
 UNREADABLE = "[1e400]"
 
 

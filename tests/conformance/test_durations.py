@@ -14,6 +14,8 @@ from tests.async_support import in_loop
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, refuses
 
+pytestmark = pytest.mark.quick
+
 
 def after(number: float) -> timedelta:
     return timedelta(seconds=number)

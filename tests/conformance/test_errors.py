@@ -14,6 +14,8 @@ from tests import checks
 from tests.servers import Kind, Place
 from tests.support import at, claimed, design_group, found
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("packs", "procedures")]
+
 NUMBERS = [1, 2, 3, *range(7, 14)]
 
 

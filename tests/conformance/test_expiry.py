@@ -16,6 +16,8 @@ from tablequeue.verbs.claim import leased
 from tests.checks import check_expiry
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def waiting(db: Database) -> Queue:

@@ -13,6 +13,8 @@ from tests.checks import check_fair_share
 from tests.servers import Place
 from tests.support import at_once, claimed, ids_of
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def queue(db: Database) -> Queue:

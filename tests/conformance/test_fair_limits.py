@@ -18,6 +18,8 @@ from tests import checks
 from tests.servers import Place
 from tests.support import at, claimed, ids_of, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("procedures")]
+
 PATIENCE = 30.0
 MINUTELY = Rate(6, per=60, burst=3)
 

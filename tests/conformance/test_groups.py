@@ -15,6 +15,8 @@ from tests.checks import check_one_in_progress_per_group
 from tests.servers import Place
 from tests.support import at, claimed, complete_all, counts, found, ids_of, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("procedures")]
+
 
 @pytest.fixture
 def queue(db: Database) -> Queue:

@@ -13,6 +13,8 @@ from tests.checks import check_retention
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses, snapshot
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("packs")]
+
 
 @pytest.fixture
 def plain(db: Database) -> Queue:

@@ -14,6 +14,8 @@ from tablequeue.errors import BadInput, BadName, LeaseLost
 from tests.servers import Kind, Place
 from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 # Every character except surrogates and NUL, in runs that fit into a column.
 UNICODE = [
     "".join(chr(code) for code in range(start, min(start + 0x4000, sys.maxunicode + 1)) if not 0xD800 <= code < 0xE000)

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tablequeue import Database, aio
 from tablequeue.aio import AsyncClaim
 from tablequeue.errors import QueueNotFound
 from tests import checks
 from tests.servers import Place
 from tests.support import claimed, counts, ids_of, refuses
+
+pytestmark = pytest.mark.quick
 
 
 def test_a_handle_is_of_one_queue(db: Database) -> None:

@@ -13,7 +13,7 @@ from tablequeue.model.definition import HISTORIES, PAYLOADS
 from tests.servers import Place
 from tests.support import DESIGNS, at, claimed, counts, ids_of, refuses
 
-pytestmark = pytest.mark.needs("plain_push")
+pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push")]
 
 DEFINITIONS = {
     f"{design}-{payload}-{history}": DESIGNS[design] | {"payload": payload, "history": history}

@@ -17,6 +17,8 @@ from tests.checks import await_a_wait, check_key_for
 from tests.servers import Kind, Place, only
 from tests.support import at, claimed, design_group, found, ids_of, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("newer")]
+
 
 @pytest.fixture
 def queue(db: Database) -> Queue:

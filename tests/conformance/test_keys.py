@@ -16,6 +16,8 @@ from tests.checks import check_keys
 from tests.servers import Place
 from tests.support import at, claimed, complete_all, counts, design_group, found, ids_of, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("packs", "procedures")]
+
 
 @pytest.fixture
 def plain(db: Database) -> Queue:

@@ -11,7 +11,12 @@ from tests.checks import check_fence_after_reclaim, check_poison_is_counted_at_c
 from tests.servers import Place
 from tests.support import FINISHING, at, check_fenced, claimed, counts, found, ids_of, refuses
 
-pytestmark = pytest.mark.needs("plain_push")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.needs("plain_push"),
+    pytest.mark.designs("claims"),
+    pytest.mark.variants("packs", "procedures"),
+]
 
 
 def test_a_message_stays_with_its_consumer_until_the_lease_ends(queue: Queue) -> None:

@@ -17,6 +17,8 @@ from tests import checks
 from tests.servers import Kind, Place
 from tests.support import DESIGNS, at, claimed, ids_of, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.variants("procedures", "newer")]
+
 MINUTELY = Rate(6, per=60, burst=3)
 PATIENCE = 30.0
 

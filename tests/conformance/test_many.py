@@ -10,7 +10,12 @@ from tests.async_support import in_loop
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses, snapshot
 
-pytestmark = pytest.mark.needs("many_in_progress")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.needs("many_in_progress"),
+    pytest.mark.designs("distinct"),
+    pytest.mark.variants("newer"),
+]
 
 
 def test_extend_many(queue: Queue) -> None:

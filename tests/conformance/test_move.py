@@ -14,6 +14,8 @@ from tests import checks
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, refuses
 
+pytestmark = pytest.mark.quick
+
 KEPT = "payload headers key group priority due_at attempts errors producer consumer pushed_at first_popped_at".split()
 
 

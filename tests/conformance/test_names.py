@@ -19,6 +19,8 @@ from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Place
 from tests.support import claimed, counts
 
+pytestmark = pytest.mark.quick
+
 # Parts of a queue on any engine, now or in an earlier version: tables, indexes, triggers, sequences.
 PARTS = (
     "history turns turn packs packed streams staged parts writers ready scheduled in_progress dead blocked key front "

@@ -12,6 +12,8 @@ from tests.checks import check_a_failed_head_holds_the_others, check_order
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, found, ids_of, with_parts
 
+pytestmark = [pytest.mark.quick, pytest.mark.designs("order"), pytest.mark.variants("procedures")]
+
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_random_life(queue: Queue, seed: int) -> None:

@@ -13,7 +13,7 @@ from tablequeue.errors import BadInput
 from tests.servers import Place
 from tests.support import at, claimed, ids_of, refuses
 
-pytestmark = pytest.mark.needs("plain_push")
+pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push"), pytest.mark.designs("distinct")]
 
 
 def test_nothing_is_claimed_until_the_queue_is_resumed(place: Place, queue: Queue) -> None:

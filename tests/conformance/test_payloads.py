@@ -11,6 +11,8 @@ from tablequeue import Database, PayloadType, TablequeueError
 from tablequeue.errors import BadPayload
 from tests.support import claimed, counts, refuses
 
+pytestmark = pytest.mark.quick
+
 
 def nested(depth: int) -> Any:
     value: Any = 1

@@ -14,6 +14,8 @@ from tablequeue.errors import BadInput
 from tests import checks
 from tests.support import at, counts, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def queue(db: Database) -> Queue:

@@ -12,7 +12,7 @@ from tablequeue.errors import BadInput, BadPayload
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
 
-pytestmark = pytest.mark.needs("plain_push")
+pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push")]
 
 # From 1000 on, PostgreSQL uses COPY instead of an INSERT from arrays.
 SIZES = (0, 1, 2, 999, 1000, 2500)

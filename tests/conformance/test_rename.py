@@ -14,6 +14,8 @@ from tablequeue.errors import BadInput, BadName, QueueDiffers, QueueNotFound
 from tests.servers import Place
 from tests.support import claimed, counts, refuses
 
+pytestmark = pytest.mark.quick
+
 
 def test_what_has_the_queue_open_goes_on(db: Database, place: Place) -> None:
     old = db.create_queue("old", payload="text")

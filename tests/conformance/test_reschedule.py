@@ -12,6 +12,8 @@ from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 
 def push(queue: Queue, **options: object) -> int:
     id: int = queue.push("m", **design_group(queue, "g"), **options)  # type: ignore[call-overload]

@@ -17,6 +17,8 @@ from tests.checks import check_results
 from tests.servers import Place
 from tests.support import at, claimed, design_group, refuses
 
+pytestmark = pytest.mark.quick
+
 SOME = {"total": 7, "parts": [1.5, None, "ä\u2028\N{GRINNING FACE} \\u0041"]}
 
 

@@ -19,6 +19,8 @@ from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def queue(db: Database) -> Queue:

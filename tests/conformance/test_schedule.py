@@ -12,6 +12,8 @@ from tablequeue import Backoff, Database, Queue
 from tablequeue.errors import BadInput
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
 
+pytestmark = pytest.mark.quick
+
 
 def push(queue: Queue, payload: str = "x", **options: Any) -> int:
     return queue.push(payload, **design_group(queue, "a"), **options)

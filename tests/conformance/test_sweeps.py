@@ -18,6 +18,8 @@ from tests.callers import Caller
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, design_group, ids_of, refuses, with_parts
 
+pytestmark = pytest.mark.quick
+
 MANY = 30
 
 

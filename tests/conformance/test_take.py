@@ -15,6 +15,8 @@ from tests.checks import check_a_taken_message_is_gone
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, design_group, ids_of, refuses, snapshot
 
+pytestmark = [pytest.mark.quick, pytest.mark.designs("claims"), pytest.mark.variants("procedures")]
+
 
 def taken(queue: Queue, connection: Any, **options: Any) -> Claim:
     message = queue.take(connection, **options)

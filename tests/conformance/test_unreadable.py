@@ -19,6 +19,8 @@ from tablequeue.verbs.context import Context
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, design_group, found, ids_of, refuses
 
+pytestmark = [pytest.mark.quick, pytest.mark.designs("claims")]
+
 # MariaDB allows 31 levels.
 UNREADABLE: dict[str, str] = {
     "a number too large for a float": "[1e400]",

@@ -13,6 +13,8 @@ from tablequeue.bulk import arrow
 from tablequeue.bulk.arrow import Range
 from tablequeue.bulk.stream import Stream
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(params=["text", "json", "bytes"])
 def queue(request: pytest.FixtureRequest, db: Database) -> Queue:

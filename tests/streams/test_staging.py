@@ -18,6 +18,8 @@ from tablequeue.errors import BadInput, BadPayload, DatabaseError, DuplicateKey,
 from tests.servers import Kind, Place
 from tests.support import refuses, with_parts
 
+pytestmark = pytest.mark.quick
+
 
 def staged(queue: Queue, write: str, part: int = 0, **columns: Any) -> Staged:
     types = staging.written(queue)

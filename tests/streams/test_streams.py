@@ -18,6 +18,8 @@ from tablequeue.model.message import LONGEST_ERROR
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, design_group, refuses, with_parts
 
+pytestmark = pytest.mark.quick
+
 MANY = [design for design in DESIGNS if design not in ("strict", "groups")]
 
 

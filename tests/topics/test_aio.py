@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tablequeue import Database, Lag, NewMessage, aio
@@ -13,6 +14,8 @@ from tablequeue.aio import AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTo
 from tablequeue.errors import BadInput, LeaseLost, QueueDiffers, QueueNotFound, SeekRefused
 from tests.async_support import claimed, in_loop, refuses
 from tests.servers import Kind, Place
+
+pytestmark = pytest.mark.quick
 
 
 @asynccontextmanager

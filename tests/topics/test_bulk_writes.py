@@ -20,6 +20,8 @@ from tests.servers import Place, only
 from tests.support import refuses
 from tests.topics import work
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def write(topic: Topic) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tablequeue import Cancellation, Database, NewMessage
 from tablequeue.errors import BadInput
 from tablequeue.topic import Subscription, Topic
 from tests.support import at, claimed, found, ids_of, refuses
+
+pytestmark = pytest.mark.quick
 
 
 def test_messages_apart_are_cancelled_for_this_subscription(

@@ -17,6 +17,8 @@ from tests.servers import Place, only
 from tests.support import claimed, counts, ids_of, refuses
 from tests.topics import work
 
+pytestmark = pytest.mark.quick
+
 
 def test_what_is_there_is_opened(db: Database, topic: Topic, mail: Subscription, log: Subscription) -> None:
     assert db.topics() == ["events"]

@@ -21,6 +21,8 @@ from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, refuses
 from tests.topics import checks
 
+pytestmark = pytest.mark.quick
+
 
 def test_every_subscription_gets_every_message(topic: Topic) -> None:
     checks.check_every_subscription_gets_every_message(topic)

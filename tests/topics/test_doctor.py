@@ -13,6 +13,8 @@ from tablequeue.verbs import doctor
 from tablequeue.verbs.doctor import Finding
 from tests.servers import Kind, Place
 
+pytestmark = pytest.mark.quick
+
 
 def ago(days: float) -> datetime:
     return datetime.now(UTC) - timedelta(days=days)

@@ -16,6 +16,8 @@ from tests.servers import Kind, Place
 from tests.support import FINISHING, at, at_once, check_fenced, claimed, counts, ids_of, refuses
 from tests.topics import checks
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(params=CALLERS.values(), ids=tuple(CALLERS))
 def caller(request: pytest.FixtureRequest, place: Place, kind: Kind) -> Any:

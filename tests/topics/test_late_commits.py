@@ -20,6 +20,8 @@ from tests.servers import KINDS, Kind, Place, only
 from tests.support import at, counts, ids_of, refuses
 from tests.topics import checks
 
+pytestmark = pytest.mark.quick
+
 STEPS = 250
 
 

@@ -15,6 +15,8 @@ from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs import inspect
 from tests.support import at
 
+pytestmark = pytest.mark.quick
+
 LARGEST = (1 << 63) - 1
 ALL = Range(0, LARGEST)
 

@@ -14,6 +14,8 @@ from tests.servers import Place
 from tests.support import at, counts
 from tests.topics.reference import HELD, WAITING, Reference
 
+pytestmark = pytest.mark.quick
+
 KEEP = 400
 STEPS = 60
 KEEPS: dict[str, Any] = {"forever": "forever", "consumed": "consumed", "seconds": KEEP}

@@ -18,6 +18,8 @@ from tests.support import at, counts, refuses
 from tests.topics import checks
 from tests.topics.checks import trimmed
 
+pytestmark = pytest.mark.quick
+
 KEEP = checks.KEEP
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tablequeue import Database, NewMessage
 from tablequeue.errors import BadInput
 from tests.support import at, refuses
+
+pytestmark = pytest.mark.quick
 
 
 def test_an_ordered_subscription_has_runs(db: Database) -> None:

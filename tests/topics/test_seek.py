@@ -14,6 +14,8 @@ from tests.servers import Place
 from tests.support import at, check_fenced, claimed, counts, ids_of, refuses
 from tests.topics import checks
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def ids(topic: Topic) -> list[int]:

@@ -22,6 +22,8 @@ from tests.support import at, counts, ids_of
 from tests.test_crashes import place_on
 from tests.topics import work
 
+pytestmark = pytest.mark.quick
+
 # Messages of each producer between two deaths of the server, and the rounds.
 PUSHES, ROUNDS = 150, 3
 

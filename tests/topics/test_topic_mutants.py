@@ -15,6 +15,8 @@ from tests.support import with_parts
 from tests.test_mutants import Mutant, rewritten
 from tests.topics import checks
 
+pytestmark = pytest.mark.quick
+
 OPTIONS: dict[str, Any] = {"max_attempts": 3, "backoff": Backoff(base=10, jitter=0)}
 # A check of a topic, one of its subscriptions, and an ordered one of another topic.
 Check = Callable[[Place, Database], None]

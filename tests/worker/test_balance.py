@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Snapshot, desired, share, startable
 from tablequeue.worker.fetcher import backoff
 
+pytestmark = pytest.mark.quick
+
 CALM = Snapshot(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
 
 

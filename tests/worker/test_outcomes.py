@@ -9,6 +9,8 @@ import pytest
 from tablequeue.worker import Done, Outcome, Retry
 from tablequeue.worker.outcome import outcomes_of
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("returned", "outcomes"),
