@@ -32,7 +32,7 @@ RIGHTS = "Its page documents rights on procedures, which tests/test_rights.py te
 LEFT_OUT: dict[str, str] = {
     # -- engines that are changed for the tests --
     r"\[@-packs": "A variant of PostgreSQL, with packs for claims of every size.",
-    r"\[@-18": "A variant of PostgreSQL: another version.",
+    r"\[@-newer": "A variant of PostgreSQL: another version.",
     # -- what SQL Server has not --
     r"conformance/test_async_transactions\.py": "No async driver of SQL Server is supported; see its page.",
     r"contrib/django/test_backend\.py": "Django has no backend for SQL Server.",
