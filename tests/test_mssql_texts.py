@@ -444,7 +444,7 @@ def test_grouped_queues_note_what_promote_must_look_at(operation: str) -> None:
 
 # Operations whose notes the engine writes by the operation `note` or `note_staged`, because the history takes their
 # OUTPUT ... INTO, or one note suffices for all messages. And one that inserts a dead letter, which holds no group.
-NOTED_APART = ("complete_keep", "expire_keep", "take_keep", "move", "publish", "push_many", "put_back")
+NOTED_DETACH = ("complete_keep", "expire_keep", "take_keep", "move", "publish", "push_many", "put_back")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -458,7 +458,7 @@ def test_what_changes_a_grouped_queue_notes_its_groups(design: str, operation: s
         table.dead_letters = ENGINE.table("failed", Definition(**DESIGNS[design]))
         for batch in ENGINE.split(ENGINE.render(operation, table)):
             wrong += rules.notes(batch, ("tq_work", "tq_failed"))
-    assert bool(wrong) == (operation in NOTED_APART), wrong
+    assert bool(wrong) == (operation in NOTED_DETACH), wrong
 
 
 def test_no_text_needs_a_server_newer_than_2016() -> None:

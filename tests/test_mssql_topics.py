@@ -55,7 +55,7 @@ def subscribed(server: Server, **options: Any) -> Subscription:
 def subscription_on(server: Server, **options: Any) -> Subscription:
     subscription = subscribed(server, **options)
     subscription.context.table.next_sweep = subscription.context.table.next_purge = float("inf")
-    subscription.context.table.apart_ready = False
+    subscription.context.table.detached_ready = False
     server.sent.clear()
     return subscription
 
@@ -69,7 +69,7 @@ def kinds(server: Server) -> list[str]:
         r"@LockTimeout = 0": "lock",
         r"update held\nset finished_at = @now, lease_until": "complete the range",
         r"update held\nset finished_at = @now,\n": "mark",
-        r"insert into tq_events__s1 ": "set apart",
+        r"insert into tq_events__s1 ": "detached",
         r"select given\.id\n": "hold",
         r"delete from message\noutput": "complete apart",
     }
@@ -123,7 +123,7 @@ def test_what_is_released_is_set_apart_a_thousand_at_a_time(server: Server) -> N
     mail = subscription_on(server)
     server.answers[r"select given\.id\n"] = lambda params: [(id,) for id in json.loads(params[0])]
     mail.release_many(claims(mail, range(1, 2502)))
-    assert kinds(server) == ["begin", *["hold", "set apart", "mark"] * 3, "commit"]
+    assert kinds(server) == ["begin", *["hold", "detached", "mark"] * 3, "commit"]
     sizes = [len(json.loads(params[0])) for text, params in server.sent if "insert into tq_events__s1 " in text]
     assert sizes == [1000, 1000, 501]
 
@@ -135,7 +135,7 @@ def test_two_that_set_the_same_message_apart_at_once_try_again(server: Server) -
     answers = iter([SAME_MESSAGE, []])
     server.answers["insert into tq_events__s1 "] = lambda params: next(answers)
     claims(mail, range(7, 8))[0].fail("why")
-    assert kinds(server).count("set apart") == 2
+    assert kinds(server).count("detached") == 2
 
 
 def test_a_sweep_sequences_before_its_transaction_begins(server: Server) -> None:

@@ -83,7 +83,7 @@ def third(place: Place, kind: Kind) -> Place:
 def fourth(place: Place, kind: Kind) -> Place:
     """A place with the queues `work` and `plain`, and the topic `events` with the subscription `mail`, of version 4.
 
-    `mail` has a range in progress and a message apart. On PostgreSQL `packed` has a claim of 250 messages.
+    `mail` has a range in progress and a detached message. On PostgreSQL `packed` has a claim of 250 messages.
     """
     return filled(place, kind, 4)
 
@@ -92,7 +92,7 @@ def fourth(place: Place, kind: Kind) -> Place:
 def fifth(place: Place, kind: Kind) -> Place:
     """A place of version 5, with queues of several designs, a stream, and two topics.
 
-    `work`, `teams` and `limited` have a message in progress, `events/mail` a range in progress and a message apart, and
+    `work`, `teams` and `limited` have a message in progress, `events/mail` a range in progress and a detached message,
     `kept/ship` a message in progress; `kept` has segments and groups, and `ship` is ordered. `lake` has an open batch
     of the stream `spark`. On PostgreSQL `packed` has a claim of 250 messages.
     """

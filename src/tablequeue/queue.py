@@ -418,7 +418,7 @@ class Queue:
         """Extend the lease on a message in progress, whoever holds it, to `seconds` from now; 0 ends it.
 
         For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
-        finished. False, and no change, if the message is not in progress. In a subscription: of messages apart.
+        finished. False, and no change, if the message is not in progress. In a subscription: of detached messages.
         """
         return finish.extend_held(self.context, id, seconds, now)
 
@@ -552,7 +552,7 @@ class Queue:
 
         Ids are cancelled in one transaction, all or none. A function is asked for each message, and those that it
         chooses are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be told.
-        Of a subscription only messages apart can be cancelled: `BadInput` for the ids of others.
+        Of a subscription only detached messages can be cancelled: `BadInput` for the ids of others.
         """
         return cancel.cancel(self.context, which, now, connection)
 

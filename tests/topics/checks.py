@@ -207,7 +207,7 @@ def check_a_seek_leaves_one_of_each_message(topic: Topic, subscription: Subscrip
 
 
 def sought_by_an_older_version(subscription: Subscription) -> None:
-    """Go to the beginning, and leave the messages apart as they are."""
+    """Go to the beginning, and leave the detached messages as they are."""
 
     def seek(cursor: Any, table: Any, params: Any) -> None:
         table.engine.ranges._lock_claims(cursor, table)

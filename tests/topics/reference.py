@@ -12,7 +12,7 @@ WAITING = (LOG, MOVED, APART)
 
 @dataclass(eq=False)
 class Held:
-    """A range, or a message apart, that a consumer holds."""
+    """A range, or a detached message, that a consumer holds."""
 
     until: float
     messages: list[int]

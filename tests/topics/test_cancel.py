@@ -1,4 +1,4 @@
-"""Cancels and reschedules of a subscription: messages apart only."""
+"""Cancels and reschedules of a subscription: detached messages only."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def test_dead_letters(topic: Topic, mail: Subscription) -> None:
 def test_the_verbs_of_one_process_are_seen_by_the_pops_of_another(
     place: Place, topic: Topic, mail: Subscription
 ) -> None:
-    """At their next call: also if that process has looked for messages apart and found none."""
+    """At their next call: also if that process has looked for detached messages and found none."""
     other = place.open().queue("events/mail")
     topic.push_many("abc")
     first, second, third = mail.pop_many(3)

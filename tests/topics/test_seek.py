@@ -87,7 +87,7 @@ def test_while_messages_are_in_progress(topic: Topic, mail: Subscription, ids: l
 
 
 def test_a_forced_seek_ends_the_leases_from_there_on(topic: Topic, mail: Subscription, ids: list[int]) -> None:
-    """Those of the ranges that reach the place, and those of messages apart. Others go on."""
+    """Those of the ranges that reach the place, and those of detached messages. Others go on."""
     first, apart = mail.pop_many(2), mail.pop_many(2)
     for claim in apart:
         claim.release()
@@ -114,7 +114,7 @@ def test_a_range_that_a_forced_seek_cuts_is_retried_before_the_place(
 
 
 def test_a_forced_seek_finds_what_is_in_a_pack(topic: Topic, mail: Subscription) -> None:
-    """A large claim of messages apart is one row on PostgreSQL."""
+    """A large claim of detached messages is one row on PostgreSQL."""
     ids = topic.push_many(["x"] * 300)
     mail.fail_many(mail.pop_many(300), "no", retry_in=0)
     apart = mail.pop_many(300)

@@ -193,7 +193,7 @@ MUTANTS: dict[str, tuple[Mutant, Check, frozenset[str]]] = {
         SQL,
     ),
     "a failed message that is never ready": (
-        rewritten(r"'scheduled' else 'ready'", "'scheduled' else 'scheduled'", "range_set_apart"),
+        rewritten(r"'scheduled' else 'ready'", "'scheduled' else 'scheduled'", "range_detach"),
         ALONE,
         SQL,
     ),
@@ -212,9 +212,9 @@ MUTANTS: dict[str, tuple[Mutant, Check, frozenset[str]]] = {
         ONE_OF_EACH,
         ALL,
     ),
-    "a failure that takes a lease": (rewritten(IN_PROGRESS, r"\1'none'", "range_set_apart"), NO_FAILURE, ALL),
+    "a failure that takes a lease": (rewritten(IN_PROGRESS, r"\1'none'", "range_detach"), NO_FAILURE, ALL),
     "an expiry that takes a lease": (
-        rewritten(IN_PROGRESS, r"\1'none'", "range_expire", "range_set_apart"),
+        rewritten(IN_PROGRESS, r"\1'none'", "range_expire", "range_detach"),
         NO_EXPIRY,
         ALL,
     ),

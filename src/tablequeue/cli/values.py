@@ -12,7 +12,7 @@ from tablequeue.model.definition import Definition
 # Operations whose parameter `name` is that of a schedule.
 _OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")
 # Operations whose parameter `attempts` is that of a message.
-_OF_A_MESSAGE = ("put_back", "put_aside", "put_history", "fail", "release", "range_set_apart")
+_OF_A_MESSAGE = ("put_back", "put_aside", "put_history", "fail", "release", "range_detach")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 # Example values in SQL that every database understands; those that differ are in the `client` of an engine.
 _EXAMPLES = {

@@ -116,8 +116,8 @@ class Table(Statements):
         """The table of the topic, if this is the table of a subscription."""
         self.source: Table | None = None
         """The table from which messages are moved into this one."""
-        self.apart_ready = True
-        """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
+        self.detached_ready = True
+        """Of a subscription: whether a detached message may be ready, so that a claim looks for one first."""
         self.position = 0
         """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
         self.brief = False

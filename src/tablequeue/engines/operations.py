@@ -105,8 +105,8 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
     },
 }
 
-# What sets messages apart from a range.
-_APART = dict.fromkeys(("range_hold", "range_set_apart", "range_mark"), "ranges")
+# What detaches messages from a range.
+_DETACH = dict.fromkeys(("range_hold", "range_detach", "range_mark"), "ranges")
 _LOCKED = {"lock": ""}
 _UNLOCKED = {"unlock": ""}
 
@@ -280,10 +280,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "result": Operation(Effect.READ),
     "fail": Operation(
         Effect.WRITE,
-        _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once", "move_dead": "dead_letter_to"},
+        _DETACH | {"fail": "at_least_once", "fail_at_most_once": "at_most_once", "move_dead": "dead_letter_to"},
         others="fail_state",
     ),
-    "release": Operation(Effect.WRITE, _APART | {"release": ""}),
+    "release": Operation(Effect.WRITE, _DETACH | {"release": ""}),
     "extend": Operation(Effect.UPKEEP, {"range_extend": "ranges", "extend": ""}),
     # Changing
     "cancel": Operation(Effect.WRITE, others="packed_with"),

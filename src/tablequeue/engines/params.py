@@ -134,7 +134,7 @@ class Params(TypedDict, total=False):
     left_ids: str
     """The ids of the messages that have left a range, as JSON."""
     apart_ids: str
-    """The messages of a range that were set apart, as JSON."""
+    """The messages of a range that were detached, as JSON."""
     runs: str
     """Runs of a topic, as JSON: their first offset, first id and last id."""
     pieces: str

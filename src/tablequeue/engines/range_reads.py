@@ -1,4 +1,4 @@
-"""The operations that only read a subscription: the messages apart, as of a queue, and those of the log, by ranges.
+"""The operations that only read a subscription: the detached messages, as of a queue, and those of the log, by ranges.
 
 Of an ordered subscription the ranges have no messages: what has been pumped is in its queue.
 """
@@ -22,17 +22,17 @@ class RangeReads(Reads):
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        apart = super().peek(cursor, table, params)
+        detached = super().peek(cursor, table, params)
         if params["state"] not in ("ready", "in_progress"):
-            return apart
+            return detached
         rows = self._rows(cursor, table, f"range_peek_{params['state']}", params)
-        return sorted([*apart, *rows], key=lambda row: row[ID])[: params["n"]]
+        return sorted([*detached, *rows], key=lambda row: row[ID])[: params["n"]]
 
     def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
         return Next(*self._row(cursor, table, "range_until_next", params))
 
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
-        # In this order: a message goes from the log to the messages apart, and nothing comes back.
+        # In this order: a message goes from the log to the detached messages, and nothing comes back.
         return self._row(cursor, table, "range_find", params) or super().find(cursor, table, params)
 
     def in_log(self, cursor: Cursor, table: Table, params: Params) -> bool:
@@ -74,23 +74,23 @@ class RangeReads(Reads):
         return RangesRow(*self._row(cursor, table, "range_stats", params))
 
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
-        apart = super().stats(cursor, table, params)
+        detached = super().stats(cursor, table, params)
         log = self.progress(cursor, table, params)
-        ages = [float(age) for age in (apart.oldest_age, log.oldest_age) if age is not None]
+        ages = [float(age) for age in (detached.oldest_age, log.oldest_age) if age is not None]
         # What an ordered subscription has pumped waits in its queue.
-        pumped = apart.ready + apart.blocked if table.definition.groups else 0
-        return apart._replace(
+        pumped = detached.ready + detached.blocked if table.definition.groups else 0
+        return detached._replace(
             lag=(log.ready + pumped, max(ages, default=None) if table.definition.groups else log.oldest_age),
-            ready=apart.ready + log.ready,
-            in_progress=apart.in_progress + log.in_progress,
-            finished=(apart.finished or 0) + log.finished,
+            ready=detached.ready + log.ready,
+            in_progress=detached.in_progress + log.in_progress,
+            finished=(detached.finished or 0) + log.finished,
             oldest_age=max(ages, default=None),
         )
 
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
-        apart = super().stats_finished(cursor, table, params)
+        detached = super().stats_finished(cursor, table, params)
         rows = map(FinishedRow._make, self._rows(cursor, table, "range_stats_finished", params))
-        return sorted([*apart, *rows], key=lambda row: row.ago)[: params["n"]]
+        return sorted([*detached, *rows], key=lambda row: row.ago)[: params["n"]]
 
     def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[PushedRow]:
         return [*map(PushedRow._make, self._rows(cursor, table, "topic_stats_pushed", params))]

@@ -1,4 +1,4 @@
-"""The operations on a subscription: claims of ranges of its topic's log, and the queue of its messages apart.
+"""The operations on a subscription: claims of ranges of its topic's log, and the queue of its detached messages.
 
 A claim is one row for a range of offsets, and its completion is one update of that row. A message that fails, is
 released or loses its lease leaves the range: it becomes a row of the subscription's queue, with the operations of
@@ -22,7 +22,7 @@ from tablequeue.engines.topics import Topics
 from tablequeue.errors import BadInput, Locked, SeekRefused
 from tablequeue.model.pacing import LARGEST
 
-# Ranges whose lease has expired that one sweep sets apart.
+# Ranges whose lease has expired that one sweep detaches.
 EXPIRED = 10
 # Messages of a range that one sweep of an ordered subscription moves to its queue.
 PUMPED = 1000
@@ -30,7 +30,7 @@ PUMPED = 1000
 
 class Ranges(Messages):
     def __init__(self, messages: Messages, topics: Topics, reads: RangeReads) -> None:
-        self.apart = messages
+        self.detached = messages
         self.topics = topics
         self.reads = reads
 
@@ -54,14 +54,14 @@ class Ranges(Messages):
     # -- claiming ----------------------------------------------------------------------------------------------------
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if table.apart_ready or table.definition.groups:
-            if rows := self.apart.claim(cursor, table, params):
+        if table.detached_ready or table.definition.groups:
+            if rows := self.detached.claim(cursor, table, params):
                 return rows
-            table.apart_ready = False
+            table.detached_ready = False
         return [] if table.definition.groups else self._range(cursor, table, params)
 
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self.apart.claim_run(cursor, table, params)
+        return self.detached.claim_run(cursor, table, params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
@@ -70,9 +70,9 @@ class Ranges(Messages):
             return super().complete_and_claim(cursor, table, params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Set the messages of expired ranges apart; move due messages on. In an ordered subscription, pump.
+        """Detach the messages of expired ranges; move due messages on. In an ordered subscription, pump.
 
-        Return the number of moves; 1 more if a message apart is ready, so that the next claim looks for it.
+        Return the number of moves; 1 more if a detached message is ready, so that the next claim looks for it.
         """
         moved = 0
         if table.definition.groups:
@@ -81,13 +81,13 @@ class Ranges(Messages):
         if expired:
             moved += self.expire_ranges(cursor, table, params)
         if due:
-            moved += self.apart.sweep(cursor, table, params)
+            moved += self.detached.sweep(cursor, table, params)
         moved += bool(ready)
-        table.apart_ready = moved > 0
+        table.detached_ready = moved > 0
         return moved
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.apart.promote(cursor, table, params)
+        return self.detached.promote(cursor, table, params)
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Move the next messages of the log to the queue of an ordered subscription. Return their number."""
@@ -98,12 +98,12 @@ class Ranges(Messages):
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         if table.definition.groups:
-            return self.apart.complete(cursor, table, params)
+            return self.detached.complete(cursor, table, params)
         ids = [*{*table.engine.load_ids(params["ids"])}]  # a message given twice is one
         if self._complete_range(cursor, table, params, ids):
             return ids
         with self._atomic(cursor):
-            done = self.apart.complete(cursor, table, params)
+            done = self.detached.complete(cursor, table, params)
             left = [*set(ids).difference(done)] if done else ids
             if not left or (done and self._complete_range(cursor, table, params, left)):
                 return ids
@@ -115,61 +115,61 @@ class Ranges(Messages):
             ids = table.engine.load_ids(params["ids"])
             left = self._leave(cursor, table, params | {"attempts": 1}, ids)
             states = dict.fromkeys(left, _failed_state(params))
-            return states if len(left) == len(ids) else states | self.apart.fail(cursor, table, params)
+            return states if len(left) == len(ids) else states | self.detached.fail(cursor, table, params)
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
         with self._atomic(cursor):
             ids = [*{*table.engine.load_ids(params["ids"])}]
             values: Params = {"attempts": 0, "error": None, "max_attempts": table.definition.max_attempts}
             left = dict.fromkeys(self._leave(cursor, table, params | values, ids), False)
-            return left if len(left) == len(ids) else left | self.apart.release(cursor, table, params)
+            return left if len(left) == len(ids) else left | self.detached.release(cursor, table, params)
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         ids = {*table.engine.load_ids(params["ids"])}
         with self._atomic(cursor) if len(ids) > 1 else nullcontext():
             ends = self._extend_ranges(cursor, table, params)
-            return ends if len(ends) == len(ids) else ends | self.apart.extend(cursor, table, params)
+            return ends if len(ends) == len(ids) else ends | self.detached.extend(cursor, table, params)
 
-    # -- changing messages apart -------------------------------------------------------------------------------------
+    # -- changing detached messages ------------------------------------------------------------------------------------
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
-        return self.apart.cancel(cursor, table, params)
+        return self.detached.cancel(cursor, table, params)
 
     def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self.apart.told(cursor, table, params)
+        return self.detached.told(cursor, table, params)
 
     def holder(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        return self.apart.holder(cursor, table, params)
+        return self.detached.holder(cursor, table, params)
 
     def reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        table.apart_ready = True
-        return self.apart.reschedule(cursor, table, params)
+        table.detached_ready = True
+        return self.detached.reschedule(cursor, table, params)
 
     def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        table.apart_ready = True
-        return self.apart.redrive(cursor, table, params)
+        table.detached_ready = True
+        return self.detached.redrive(cursor, table, params)
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        table.apart_ready = True
-        return self.apart.redrive_ids(cursor, table, params)
+        table.detached_ready = True
+        return self.detached.redrive_ids(cursor, table, params)
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.apart.purge(cursor, table, params)
+        return self.detached.purge(cursor, table, params)
 
     def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.apart.purge_ids(cursor, table, params)
+        return self.detached.purge_ids(cursor, table, params)
 
     def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.apart.purge_history(cursor, table, params)
+        return self.detached.purge_history(cursor, table, params)
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Let the next claim begin at the offset `start`; with `to_end`, at the end of the log, if that is later.
 
-        Messages apart that come again, or that no consumer has had, are deleted. Return their number. `SeekRefused` if
-        messages are in progress. With `force` their leases end, if they come again. `Locked` if another transaction has
-        locked some of them, as a claim does for a moment.
+        Detached messages that come again, or that no consumer has had, are deleted. Return their number. `SeekRefused`
+        if messages are in progress. With `force` their leases end, if they come again. `Locked` if another transaction
+        has locked some of them, as a claim does for a moment.
         """
         assert table.topic is not None, "of a subscription"
         with self._atomic(cursor):
@@ -178,7 +178,7 @@ class Ranges(Messages):
                 end = self.topics.bounds(cursor, table.topic, {}).end
                 params = {**params, "start": max(end, params["start"])}
             self._run(cursor, table, "range_seek", params)
-            table.apart_ready = True
+            table.detached_ready = True
             if params["force"]:
                 self._end_leases(cursor, table, params)
             deleted = self._absorb(cursor, table, params)
@@ -222,7 +222,7 @@ class Ranges(Messages):
             return self.topics.trim(cursor, topic, {"start": self._needed(cursor, params)})
 
     def expire_ranges(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Set the messages of some ranges apart whose lease has expired. Return the number of these ranges."""
+        """Detach the messages of some ranges whose lease has expired. Return the number of these ranges."""
         with self._atomic(cursor):
             return self._expire(cursor, table, params)
 
@@ -254,19 +254,19 @@ class Ranges(Messages):
         return min([params["start"], *(floors or ([0] if params["consumed"] else []))])
 
     def _end_leases(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """End the leases of the ranges that reach the offset `start`, and set their messages apart."""
+        """End the leases of the ranges that reach the offset `start`, and detach their messages."""
         self._run(cursor, table, "range_end_leases", params)
         values: Params = {**params, "max_attempts": table.definition.max_attempts}
         while self._expire(cursor, table, values):
             pass
 
     def _absorb(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete the messages apart that a seek decides about. Return their number."""
+        """Delete the detached messages that a seek decides about. Return their number."""
         self._run(cursor, table, "range_absorb", params)
         return int(cursor.rowcount)
 
     def _remaining(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Return how many messages apart, and ranges in progress, are left that a seek decides about."""
+        """Return how many detached messages, and ranges in progress, are left that a seek decides about."""
         return int(self._row(cursor, table, "range_remaining", params)[0])
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -285,21 +285,21 @@ class Ranges(Messages):
     def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
         """Mark the messages among `ids` that the range under `token` holds as left. Return their ids.
 
-        They are completed; or, with `attempts`, they become messages apart.
+        They are completed; or, with `attempts`, they become detached messages.
         """
         values: Params = params | {"ids": table.engine.dump_ids(ids)}
         held = [row[0] for row in self._rows(cursor, table, "range_hold", values)]
         if held:
             values["ids"] = table.engine.dump_ids(held)
             if "attempts" in params:
-                self._rows(cursor, table, "range_set_apart", values)
-                table.apart_ready = True
+                self._rows(cursor, table, "range_detach", values)
+                table.detached_ready = True
                 table.ready_after(min(held) - 1)
             self._run(cursor, table, "range_mark", values)
         return held
 
     def _expire(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Set the messages of ranges apart whose lease has expired. Return the number of ranges."""
+        """Detach the messages of ranges whose lease has expired. Return the number of ranges."""
         expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
         for (range_id,) in expired:
             self._run(cursor, table, "range_expire", params | {"id": range_id})
@@ -309,7 +309,7 @@ class Ranges(Messages):
 
 
 def _failed_state(params: Params) -> str:
-    """Return the state of a message that failed in its first attempt, as range_set_apart has it."""
+    """Return the state of a message that failed in its first attempt, as range_detach has it."""
     if params["max_attempts"] <= 1:
         return "dead"
     return "scheduled" if (params["delay"] or 0) > 0 else "ready"

@@ -317,7 +317,7 @@ class TopicDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDefinition(Definition):
-    """The definition of a subscription: that of the queue of its messages apart, and the name of its topic.
+    """The definition of a subscription: that of the queue of its detached messages, and the name of its topic.
 
     If it is `ordered`, all of its messages go through that queue, which has groups.
     """

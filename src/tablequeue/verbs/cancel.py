@@ -55,7 +55,7 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: An
 def told(context: Context, ids: Sequence[int]) -> frozenset[int]:
     """Return those of the messages in progress that were cancelled. It reads their rows by their ids, and locks none.
 
-    Of a subscription, only messages apart can be cancelled; where delivery is at most once, none.
+    Of a subscription, only detached messages can be cancelled; where delivery is at most once, none.
     """
     return frozenset(context.run(context.messages.told, {"ids": context.engine.dump_ids(ids)}) if ids else ())
 
@@ -70,7 +70,7 @@ def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
         if ids := sorted({*whole_ids(given)}):
             yield ids
         return
-    # Of a subscription: its messages apart. Each is looked at in the state that it has then.
+    # Of a subscription: its detached messages. Each is looked at in the state that it has then.
     apart = replace(context, reads=context.engine.reads)
     # Blocked ones first: one that becomes the head of its group, because the head was cancelled, would be passed over.
     for state in sorted(STATES, key=lambda state: state != "blocked"):
@@ -87,5 +87,5 @@ def _refuse_in_log(context: Context, ids: Sequence[int]) -> None:
         if context.run(context.reads.in_log, {"id": id}):
             raise BadInput(
                 f"Message {id} of {context.table.name!r} is in the log of its topic, and cannot be cancelled.",
-                "Only messages apart can be: those that failed, were released, or lost their lease.",
+                "Only detached messages can be: those that failed, were released, or lost their lease.",
             )

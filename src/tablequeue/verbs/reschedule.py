@@ -54,6 +54,8 @@ def _refusal(context: Context, id: int) -> BadInput:
     if message is None:
         return BadInput(f"There is no message {id} in {name!r}.", "Give the id of one that waits.")
     if context.table.definition.kind == "subscription" and context.run(context.reads.in_log, {"id": id}):
-        return BadInput(f"Message {id} of {name!r} is in the log of its topic.", "Only messages apart can be changed.")
+        return BadInput(
+            f"Message {id} of {name!r} is in the log of its topic.", "Only detached messages can be changed."
+        )
     why, remedy = _REFUSALS.get(message.state, _MOVED)
     return BadInput(f"Message {id} of {name!r} {why}; it does not wait.", remedy)

@@ -152,7 +152,7 @@ def offset_of(context: Context, start: Start) -> int:
 
 
 def seek(subscription: Context, to: Start, force: bool) -> int:
-    """Let the next claim begin elsewhere. Return how many messages apart it has deleted.
+    """Let the next claim begin elsewhere. Return how many detached messages it has deleted.
 
     `SeekRefused` if messages are in progress, unless it is forced.
     """

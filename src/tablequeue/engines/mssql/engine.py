@@ -299,7 +299,7 @@ class SQLServer(Engine):
             return False
         number = number_of(error)
         # Two calls at once promoted in the same group, pushed the same key, inserted the row of the same stream, writer
-        # or schedule, or set the same message of a subscription apart. A retry would not help against any other
+        # or schedule, or detached the same message of a subscription. A retry would not help against any other
         # duplicate.
         if number in DUPLICATES:
             return bool(re.search(r"__(front|key|streams|writers|schedules|paused|s\d+)$", refused_by(error) or ""))

@@ -44,8 +44,8 @@ class MySQLRanges(Ranges):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row] | None]:
-        """Do both in one packet, if the range is finished as a whole and no message apart may be ready."""
-        if not table.apart_ready and not table.definition.groups:
+        """Do both in one packet, if the range is finished as a whole and no detached message may be ready."""
+        if not table.detached_ready and not table.definition.groups:
             ids = table.engine.load_ids(params["ids"])
             held: Params = {"token": params["held"], "number": len(ids), "sum": sum(ids), "now": params["now"]}
             complete = [bound(cursor, table.statement("range_complete.by_token"), held), "set @tq_first = row_count()"]
@@ -226,19 +226,19 @@ class MySQLRanges(Ranges):
                 "apart_ids": held[3],
             }
             if "attempts" in params:
-                self._set_apart(cursor, table, values, leaving)
+                self._detach(cursor, table, values, leaving)
                 values["apart_ids"] = json.dumps([*json.loads(held[3] or "[]"), *leaving])
             self._run(cursor, table, "range_mark", values)
         return leaving
 
     def expire_ranges(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Set the messages of each range apart in a packet, if nothing has left it since a look without locks."""
+        """Detach the messages of each range in a packet, if nothing has left it since a look without locks."""
         expired = self._rows(cursor, table, "range_expired.find", params | {"n": EXPIRED})
         for held in expired:
             ids = _remaining(held)
             values: Params = params | {"id": held[0], "left_ids": held[2], "ids": json.dumps(ids)}
             values |= {"attempts": 1, "delay": 0, "error": EXPIRED_LEASE}
-            setting = [*table.statements("range_set_apart"), *table.statements("range_expire")]
+            setting = [*table.statements("range_detach"), *table.statements("range_expire")]
             names = {"id": "@tq_range", "ids": "@tq_ids"}
             together(cursor, [
                 stored(bound(cursor, table.statement("range_expired.lock"), values), tq_range="max(id)"),
@@ -246,22 +246,22 @@ class MySQLRanges(Ranges):
                 *(bound(cursor, one, values, **names) for one in setting),
             ])  # fmt: skip
             table.ready_after(min(ids, default=1) - 1)
-        table.apart_ready = table.apart_ready or bool(expired)
+        table.detached_ready = table.detached_ready or bool(expired)
         return len(expired)
 
     def _expire(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Set the messages of ranges apart, in the transaction of a seek."""
+        """Detach the messages of ranges, in the transaction of a seek."""
         expired = self._rows(cursor, table, "range_expired.find", params | {"n": EXPIRED})
         for held in expired:
             values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": EXPIRED_LEASE}
-            self._set_apart(cursor, table, values, _remaining(held))
+            self._detach(cursor, table, values, _remaining(held))
             self._run(cursor, table, "range_expire", values)
         return len(expired)
 
-    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+    def _detach(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
         """Make the messages of the range `id` rows of the queue."""
-        self._run(cursor, table, "range_set_apart", params | {"ids": table.engine.dump_ids(ids)})
-        table.apart_ready = True
+        self._run(cursor, table, "range_detach", params | {"ids": table.engine.dump_ids(ids)})
+        table.detached_ready = True
         table.ready_after(min(ids) - 1)
 
 

@@ -1,8 +1,8 @@
 """Packs: a claim of many messages is one row with arrays of them, and so is its completion. See `create_packs`.
 
 A claim that changes each row, and a completion that deletes it, were most of what draining costs; a pack of 1,000 is
-claimed and completed in two thirds of the time. A consumer that finishes, fails or extends some of its messages apart
-from the others has the pack unpacked first, which costs as much as was saved. So the next claims are row by row.
+claimed and completed in two thirds of the time. A consumer that finishes, fails or extends some of its messages has
+the pack unpacked first, which costs as much as was saved. So the next claims are row by row.
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ class PostgreSQLRanges(Notifying, Ranges):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row] | None]:
-        """Do both in one round trip, if the range is finished as a whole and no message apart may be ready."""
-        if not table.apart_ready and not table.definition.groups:
+        """Do both in one round trip, if the range is finished as a whole and no detached message may be ready."""
+        if not table.detached_ready and not table.definition.groups:
             held: Params = {"held": params["held"], "number": params["number"], "sum": sum(params["ids"])}
             rows = self._claimed_range(cursor, table, params, held)
             if rows is not None:
@@ -165,4 +165,4 @@ class PostgreSQLRanges(Notifying, Ranges):
 
 
 class PostgreSQLRangeReads(RangeReads, PostgreSQLReads):
-    """The reads of a subscription, with those of the packs of its messages apart."""
+    """The reads of a subscription, with those of the packs of its detached messages."""

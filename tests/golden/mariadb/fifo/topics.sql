@@ -2,8 +2,8 @@
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
--- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
--- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
+-- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
 -- `pieces` are the ids of its messages in the order of the offsets, as JSON: [[first, last], ...].
 -- The id is that of the last range plus one. Of two claims at once, one gets a duplicate key and begins again.
 -- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
@@ -99,13 +99,13 @@ where write_id = :write and attempt in :attempts
 order by part, place;
 
 -- range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
 -- Found, locked by their ids, deleted, as in purge. Those that are locked are asked again: a consumer may have had one
 -- since it was found.
--- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
 -- skipped, and range_remaining finds them. In one transaction with range_seek.
 select id
 from tq_events__s1 as message force index (primary)
@@ -138,7 +138,7 @@ delete tq_events__s1 from json_table(:ids, '$[*]' columns (id bigint path '$')) 
 -- key, and the insert is repeated. It reads without locks, at READ COMMITTED.
 -- Each piece of ids of the range repeats the condition of the last statement.
 -- Indexes: the primary keys. Locks: the new row.
--- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+-- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 (
     select first_offset, first_id, last_id, (select min(first_offset) + 1 from tq_events__runs)
     from tq_events__runs where first_offset <= :start order by first_offset desc limit 1
@@ -192,9 +192,43 @@ set finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), lease_u
 where id = :id and token = :token and lease_until is not null
     and messages = :number and ids_sum = :sum and left_ids is null;
 
+-- range_detach
+-- The messages of :ids, which range :id holds, become rows of the subscription's queue: ready after :delay seconds, or
+-- dead letters if :attempts is :max_attempts.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
+-- Indexes: the primary keys. Locks: the rows. In one transaction with range_mark or range_expire.
+delete tq_events__s1_history
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1_history force index (primary) on tq_events__s1_history.id = given.id;
+insert into tq_events__s1 (
+    id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
+    payload
+)
+select
+    log.id,
+    case when :attempts >= :max_attempts then 'dead' when :delay > 0 then 'scheduled' else 'ready' end,
+    :attempts, log.pushed_at,
+    case when :attempts < :max_attempts and :delay > 0 then coalesce(cast(:now as datetime(6)), utc_timestamp(6)) + interval :delay second end,
+    held.popped_at, held.popped_at, log.group_key, log.producer, held.consumer, log.headers,
+    case
+        when :error is not null then json_array(json_object(
+            'attempt', :attempts, 'at', cast(coalesce(cast(:now as datetime(6)), utc_timestamp(6)) as char), 'consumer', held.consumer, 'error', :error
+        ))
+    end,
+    log.payload
+from tq_events__s1__ranges as held
+straight_join json_table(:ids, '$[*]' columns (id bigint path '$')) as given
+straight_join tq_events as log force index (primary) on log.id = given.id
+where held.id = :id
+on duplicate key update
+    attempts = if(tq_events__s1.state = 'in_progress', tq_events__s1.attempts, values(attempts)),
+    due_at = if(tq_events__s1.state = 'in_progress', tq_events__s1.due_at, values(due_at)),
+    errors = if(tq_events__s1.state = 'in_progress', tq_events__s1.errors, values(errors)),
+    state = if(tq_events__s1.state = 'in_progress', tq_events__s1.state, values(state));
+
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready.
 -- Indexes: tq_events__s1__lease, tq_events__s1__state; one entry of each. Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until <= coalesce(cast(:now as datetime(6)), utc_timestamp(6))),
@@ -204,7 +238,7 @@ select
 
 -- range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 select id
 from tq_events__s1__ranges force index (tq_events__s1__lease)
@@ -214,13 +248,13 @@ update json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_j
 set lease_until = coalesce(cast(:now as datetime(6)), utc_timestamp(6));
 
 -- range_expire
--- Range :id, whose lease has expired, is not in progress any more. The messages that had not left it are set apart.
--- Index: the primary key. Locks: the row. In one transaction with range_set_apart.
+-- Range :id, whose lease has expired, is not in progress any more. The messages that had not left it are detached.
+-- Index: the primary key. Locks: the row. In one transaction with range_detach.
 update tq_events__s1__ranges set lease_until = null where id = :id;
 
 -- range_expired
 -- Up to :n ranges whose lease has expired, with their ids, and those of the messages that have left them.
--- The second statement locks range :id if that is so still, for a packet that sets its messages apart.
+-- The second statement locks range :id if that is so still, for a packet that detaches its messages.
 -- Index: tq_events__s1__lease, the primary key. Locks: the rows; locked rows are skipped.
 select id, pieces, left_ids
 from tq_events__s1__ranges force index (tq_events__s1__lease)
@@ -376,7 +410,7 @@ from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
 -- Lock the range under :token, if it is in progress. Return it: its ids, and those of the messages that have left it
--- and that were set apart.
+-- and that were detached.
 -- The second statement is for a caller's transaction; see range_complete.
 -- Indexes: tq_events__s1__token, the primary key. Locks: the row.
 select id, pieces, left_ids, apart_ids
@@ -398,9 +432,9 @@ select id from tq_events__s1__ranges force index (tq_events__s1__token) where to
 select id, last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_live
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has, which are :ids (see range_ready). As a message
--- apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in any state, highest id first: the detached ones,
+-- those that ranges in progress hold, and those that no range has, which are :ids (see range_ready). A detached
+-- message comes once.
 -- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id. Locks: none.
 with ready as (
     select log.* from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events as log force index (primary) on log.id = given.id
@@ -501,7 +535,7 @@ from (
 
 -- range_mark
 -- Mark messages of range :id as left: :left_ids are all :number of them that have left it, :apart_ids those of them
--- that were set apart. The range is finished when all have left it.
+-- that were detached. The range is finished when all have left it.
 -- Index: the primary key. Locks: the row. A crash leaves them in progress until the lease expires.
 update tq_events__s1__ranges
 set left_ids = case when messages > :number then :left_ids end,
@@ -635,9 +669,9 @@ order by id desc
 limit :n;
 
 -- range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all messages apart are read. Locks: none.
+-- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select count(*) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null and last_offset >= :start;
 select count(*)
 from tq_events__s1 as message force index (primary)
@@ -654,40 +688,6 @@ where first_popped_at is null or exists (
 update tq_events__s1__ranges
 set first_offset = :start, last_offset = :start - 1, popped_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6))
 where id = last_insert_id();
-
--- range_set_apart
--- The messages of :ids, which range :id holds, become rows of the subscription's queue: ready after :delay seconds, or
--- dead letters if :attempts is :max_attempts.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
--- Indexes: the primary keys. Locks: the rows. In one transaction with range_mark or range_expire.
-delete tq_events__s1_history
-from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1_history force index (primary) on tq_events__s1_history.id = given.id;
-insert into tq_events__s1 (
-    id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
-    payload
-)
-select
-    log.id,
-    case when :attempts >= :max_attempts then 'dead' when :delay > 0 then 'scheduled' else 'ready' end,
-    :attempts, log.pushed_at,
-    case when :attempts < :max_attempts and :delay > 0 then coalesce(cast(:now as datetime(6)), utc_timestamp(6)) + interval :delay second end,
-    held.popped_at, held.popped_at, log.group_key, log.producer, held.consumer, log.headers,
-    case
-        when :error is not null then json_array(json_object(
-            'attempt', :attempts, 'at', cast(coalesce(cast(:now as datetime(6)), utc_timestamp(6)) as char), 'consumer', held.consumer, 'error', :error
-        ))
-    end,
-    log.payload
-from tq_events__s1__ranges as held
-straight_join json_table(:ids, '$[*]' columns (id bigint path '$')) as given
-straight_join tq_events as log force index (primary) on log.id = given.id
-where held.id = :id
-on duplicate key update
-    attempts = if(tq_events__s1.state = 'in_progress', tq_events__s1.attempts, values(attempts)),
-    due_at = if(tq_events__s1.state = 'in_progress', tq_events__s1.due_at, values(due_at)),
-    errors = if(tq_events__s1.state = 'in_progress', tq_events__s1.errors, values(errors)),
-    state = if(tq_events__s1.state = 'in_progress', tq_events__s1.state, values(state));
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of

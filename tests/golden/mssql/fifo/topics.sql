@@ -2,8 +2,8 @@
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. left_ids, a JSON array, are the messages that have left it, the last at
--- finished_at: completed before the others; or set apart, and in apart_ids, too. A range that is finished has no
--- left_ids. When its lease expires, the messages that have not left it are set apart, without being in apart_ids.
+-- finished_at: completed before the others; or detached, and in apart_ids, too. A range that is finished has no
+-- left_ids. When its lease expires, the messages that have not left it are detached, without being in apart_ids.
 -- tq_events__s1__last is what a claim reads of the last range. No other statement changes its columns, so a claim does not
 -- wait for a transaction that completes a range, and stays open.
 -- Runs in one transaction: a crash leaves nothing.
@@ -195,12 +195,12 @@ order by part, place;
 select rowcount_big() as pushed;
 
 -- range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
 -- 1,000 a statement; see create. Each is asked again when it is locked: a consumer may have had one since it was found.
--- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
 -- skipped, and range_remaining finds them. In one transaction with range_seek.
 declare @start bigint = :start;
 declare @force bit = :force;
@@ -242,7 +242,7 @@ select @number as deleted;
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
 -- dropped meanwhile, nothing is claimed; the next claim begins after them.
 -- Indexes: tq_events__s1__last, the primary keys. The messages are read after the commit: they do not change.
--- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+-- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 declare @n bigint = :n;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
@@ -318,9 +318,88 @@ from tq_events__s1__ranges as held with (index (tq_events__s1__token), rowlock)
 where held.token = @token and held.lease_until is not null
     and held.messages = @number and held.ids_sum = @sum and held.left_ids is null;
 
+-- range_detach
+-- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
+-- seconds, or dead letters if :attempts is :max_attempts.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
+-- FOR XML PATH joins ids, as in range_mark.
+-- Indexes: tq_events__s1__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
+-- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @attempts int = :attempts;
+declare @max_attempts int = :max_attempts;
+declare @delay float = cast(:delay as float);
+declare @error nvarchar(max) = cast(:error as nvarchar(max));
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+    dateadd(minute, cast(floor(@delay / 60) as int), @now));
+declare @left table (
+    id bigint not null primary key,
+    range_id bigint not null,
+    popped_at datetime2(6) not null,
+    consumer nvarchar(512) null
+);
+insert into @left (id, range_id, popped_at, consumer)
+select given.id, held.id, held.popped_at, held.consumer
+from (
+    select id, first_offset, last_offset, popped_at, consumer
+    from tq_events__s1__ranges with (index (tq_events__s1__token), rowlock, updlock, readcommittedlock)
+    where token = @token and lease_until is not null
+) as held
+cross join openjson(@ids) with (id bigint '$') as given
+cross apply (
+    select top (1) run.first_offset + given.id - run.first_id as message_offset
+    from tq_events__runs as run
+    where run.last_id >= given.id
+    order by run.last_id
+) as place
+where place.message_offset between held.first_offset and held.last_offset;
+delete from message
+from tq_events__s1_history as message with (rowlock, forceseek)
+where message.id in (select one.id from @left as one);
+delete from message
+from tq_events__s1 as message with (rowlock, forceseek)
+where message.id in (select one.id from @left as one) and message.state <> 'in_progress';
+insert into tq_events__s1 (
+    id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
+    payload
+)
+select
+    one.id,
+    case when @attempts >= @max_attempts then 'dead' when @delay > 0 then 'scheduled' else 'ready' end,
+    @attempts, message.pushed_at, case when @attempts < @max_attempts and @delay > 0 then @due end,
+    one.popped_at, one.popped_at, message.group_key, message.producer, one.consumer, message.headers,
+    case
+        when @error is not null then (
+            select
+                @attempts as attempt, convert(nvarchar(33), @now, 126) as at, one.consumer as consumer, @error as error
+            for json path, include_null_values
+        )
+    end,
+    message.payload
+from @left as one
+inner join tq_events as message with (forceseek) on message.id = one.id
+where not exists (select 1 from tq_events__s1 as held where held.id = one.id);
+update held
+set apart_ids = concat(coalesce(left(held.apart_ids, len(held.apart_ids) - 1) + ',', '['), marked.ids, ']')
+from (
+    select
+        one.range_id,
+        stuff(
+            (select concat(',', other.id) from @left as other where other.range_id = one.range_id for xml path('')),
+            1, 1, ''
+        ) as ids
+    from @left as one
+    group by one.range_id
+) as marked
+inner join tq_events__s1__ranges as held with (rowlock, forceseek) on held.id = marked.range_id
+where held.token = @token and held.lease_until is not null;
+
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
 -- Locks: none that lasts. READPAST passes over what others are finishing.
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 select
@@ -347,7 +426,7 @@ select
 
 -- range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
@@ -706,8 +785,8 @@ where place.first_id <= given.id
     and not exists (select 1 from @gone as gone where gone.id = given.id);
 
 -- range_live
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in any state, highest id first: the detached ones,
+-- those that ranges in progress hold, and those that no range has. A detached message comes once.
 -- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
@@ -1147,9 +1226,9 @@ begin
 end;
 
 -- range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all messages apart are read.
+-- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all detached messages are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 declare @start bigint = :start;
 select
@@ -1171,85 +1250,6 @@ declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (@start, @start - 1, 0, 0, @now, @now);
-
--- range_set_apart
--- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
--- seconds, or dead letters if :attempts is :max_attempts.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
--- FOR XML PATH joins ids, as in range_mark.
--- Indexes: tq_events__s1__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
--- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @attempts int = :attempts;
-declare @max_attempts int = :max_attempts;
-declare @delay float = cast(:delay as float);
-declare @error nvarchar(max) = cast(:error as nvarchar(max));
-declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
-declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
-    dateadd(minute, cast(floor(@delay / 60) as int), @now));
-declare @left table (
-    id bigint not null primary key,
-    range_id bigint not null,
-    popped_at datetime2(6) not null,
-    consumer nvarchar(512) null
-);
-insert into @left (id, range_id, popped_at, consumer)
-select given.id, held.id, held.popped_at, held.consumer
-from (
-    select id, first_offset, last_offset, popped_at, consumer
-    from tq_events__s1__ranges with (index (tq_events__s1__token), rowlock, updlock, readcommittedlock)
-    where token = @token and lease_until is not null
-) as held
-cross join openjson(@ids) with (id bigint '$') as given
-cross apply (
-    select top (1) run.first_offset + given.id - run.first_id as message_offset
-    from tq_events__runs as run
-    where run.last_id >= given.id
-    order by run.last_id
-) as place
-where place.message_offset between held.first_offset and held.last_offset;
-delete from message
-from tq_events__s1_history as message with (rowlock, forceseek)
-where message.id in (select one.id from @left as one);
-delete from message
-from tq_events__s1 as message with (rowlock, forceseek)
-where message.id in (select one.id from @left as one) and message.state <> 'in_progress';
-insert into tq_events__s1 (
-    id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
-    payload
-)
-select
-    one.id,
-    case when @attempts >= @max_attempts then 'dead' when @delay > 0 then 'scheduled' else 'ready' end,
-    @attempts, message.pushed_at, case when @attempts < @max_attempts and @delay > 0 then @due end,
-    one.popped_at, one.popped_at, message.group_key, message.producer, one.consumer, message.headers,
-    case
-        when @error is not null then (
-            select
-                @attempts as attempt, convert(nvarchar(33), @now, 126) as at, one.consumer as consumer, @error as error
-            for json path, include_null_values
-        )
-    end,
-    message.payload
-from @left as one
-inner join tq_events as message with (forceseek) on message.id = one.id
-where not exists (select 1 from tq_events__s1 as held where held.id = one.id);
-update held
-set apart_ids = concat(coalesce(left(held.apart_ids, len(held.apart_ids) - 1) + ',', '['), marked.ids, ']')
-from (
-    select
-        one.range_id,
-        stuff(
-            (select concat(',', other.id) from @left as other where other.range_id = one.range_id for xml path('')),
-            1, 1, ''
-        ) as ids
-    from @left as one
-    group by one.range_id
-) as marked
-inner join tq_events__s1__ranges as held with (rowlock, forceseek) on held.id = marked.range_id
-where held.token = @token and held.lease_until is not null;
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of

@@ -144,8 +144,8 @@ create or replace function tq_events__s1__ranges_pump(n integer, at timestamptz)
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
--- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
--- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
+-- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_events__s1__ranges (
     id bigint generated always as identity (sequence name tq_events__s1__ranges_ids),
@@ -407,11 +407,11 @@ drop table if exists tq_events;
 select tq_events__publish(:write, cast(:attempts as text[]));
 
 -- range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
--- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
 -- skipped, and range_remaining finds them. In one transaction with range_seek.
 delete from tq_events__s1
 where id = any(array(
@@ -448,9 +448,68 @@ where token = cast(:token as uuid) and lease_until is not null
     and messages = :number and ids_sum = :sum and left_ids is null
 returning id;
 
+-- range_detach
+-- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
+-- seconds, or dead letters if :attempts is :max_attempts. Returns as in push, whether consumers wait.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
+-- Indexes: tq_events__s1__token, the primary keys. Locks: the rows. In one transaction with range_mark.
+-- `limit` looks each message up: a plan that was made when the log was small would read all of it for a join.
+with in_history as (
+    delete from tq_events__s1_history where id = any(cast(:ids as bigint[]))
+), left_ones as materialized (
+    select ids.id, range.id as range_id, popped_at, consumer
+    from tq_events__s1__ranges as range
+    join unnest(cast(:ids as bigint[])) as ids (id) on true
+    cross join lateral (
+        select first_offset + ids.id - first_id as message_offset
+        from tq_events__runs where last_id >= ids.id order by last_id limit 1
+    ) as run
+    where token = cast(:token as uuid) and lease_until is not null
+        and message_offset between range.first_offset and range.last_offset
+), noted as (
+    update tq_events__s1__ranges as range
+    set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
+    where id in (select range_id from left_ones)
+), detached as (
+    insert into tq_events__s1 as there (
+        id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,
+        errors, payload
+    )
+    select
+        log.id,
+        case
+            when :attempts >= :max_attempts then 'dead' when cast(:delay as float8) > 0 then 'scheduled' else 'ready'
+        end,
+        :attempts, log.pushed_at,
+        case
+            when :attempts < :max_attempts and cast(:delay as float8) > 0
+                then coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:delay as float8) * interval '1 second'
+        end,
+        popped_at, popped_at, log.group_key, log.producer, consumer, log.headers,
+        case
+            when cast(:error as text) is not null then jsonb_build_array(jsonb_build_object(
+                'attempt', cast(:attempts as integer), 'at', coalesce(cast(:now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(:error as text)
+            ))
+        end,
+        log.payload
+    from left_ones
+    cross join lateral (select * from tq_events where id = left_ones.id limit 1) as log
+    on conflict (id) do update set
+        state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors
+    where there.state <> 'in_progress'
+    returning id
+)
+select id, (select case
+    when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
+    when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
+    when :within then true
+    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    else pg_notify('tq_events', '') is null end) as waited_for from detached;
+
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready. Indexes: tq_events__s1__lease, those of the states and of packs; one
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states and of packs; one
 -- entry of each. Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
@@ -461,7 +520,7 @@ select
 
 -- range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 update tq_events__s1__ranges set lease_until = coalesce(cast(:now as timestamptz), statement_timestamp())
 where id = any(array(
@@ -689,8 +748,8 @@ join held on message_offset between held.first_offset and held.last_offset
 where run.first_id <= ids.id and (left_ids is null or ids.id <> all(left_ids));
 
 -- range_live
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in any state, highest id first: the detached ones,
+-- those that ranges in progress hold, and those that no range has. A detached message comes once.
 -- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id. Locks: none.
 with spans as materialized (
     select greatest(low, :low) as low, least(high, :high) as high, messages
@@ -871,7 +930,7 @@ with last as (
 select ranges from open;
 
 -- range_packs
--- The tokens of all packs of messages apart. A forced seek unpacks them, so that it finds their messages in the queue.
+-- The tokens of all packs of detached messages. A forced seek unpacks them, so it finds their messages in the queue.
 -- Index: the primary key. Locks: the rows; locked rows are skipped.
 select token from tq_events__s1__packs for update skip locked;
 
@@ -967,9 +1026,9 @@ delete from tq_events__s1__ranges
 where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
 
 -- range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all messages apart are read. Locks: none.
+-- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select
     (select count(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= :start)
     + (
@@ -989,65 +1048,6 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp())
 );
-
--- range_set_apart
--- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
--- seconds, or dead letters if :attempts is :max_attempts. Returns as in push, whether consumers wait.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
--- Indexes: tq_events__s1__token, the primary keys. Locks: the rows. In one transaction with range_mark.
--- `limit` looks each message up: a plan that was made when the log was small would read all of it for a join.
-with in_history as (
-    delete from tq_events__s1_history where id = any(cast(:ids as bigint[]))
-), left_ones as materialized (
-    select ids.id, range.id as range_id, popped_at, consumer
-    from tq_events__s1__ranges as range
-    join unnest(cast(:ids as bigint[])) as ids (id) on true
-    cross join lateral (
-        select first_offset + ids.id - first_id as message_offset
-        from tq_events__runs where last_id >= ids.id order by last_id limit 1
-    ) as run
-    where token = cast(:token as uuid) and lease_until is not null
-        and message_offset between range.first_offset and range.last_offset
-), noted as (
-    update tq_events__s1__ranges as range
-    set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
-    where id in (select range_id from left_ones)
-), apart as (
-    insert into tq_events__s1 as there (
-        id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,
-        errors, payload
-    )
-    select
-        log.id,
-        case
-            when :attempts >= :max_attempts then 'dead' when cast(:delay as float8) > 0 then 'scheduled' else 'ready'
-        end,
-        :attempts, log.pushed_at,
-        case
-            when :attempts < :max_attempts and cast(:delay as float8) > 0
-                then coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:delay as float8) * interval '1 second'
-        end,
-        popped_at, popped_at, log.group_key, log.producer, consumer, log.headers,
-        case
-            when cast(:error as text) is not null then jsonb_build_array(jsonb_build_object(
-                'attempt', cast(:attempts as integer), 'at', coalesce(cast(:now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(:error as text)
-            ))
-        end,
-        log.payload
-    from left_ones
-    cross join lateral (select * from tq_events where id = left_ones.id limit 1) as log
-    on conflict (id) do update set
-        state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors
-    where there.state <> 'in_progress'
-    returning id
-)
-select id, (select case
-    when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
-    when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
-    when :within then true
-    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
-    else pg_notify('tq_events', '') is null end) as waited_for from apart;
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of

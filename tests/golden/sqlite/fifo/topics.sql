@@ -2,8 +2,8 @@
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
--- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
--- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
+-- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_events__s1__ranges (
     id integer primary key,
@@ -64,11 +64,11 @@ where write_id = :write and attempt in (select value from json_each(:attempts))
 order by part, place;
 
 -- range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
--- Index: the primary keys; all messages apart are read. Locks: the database. In one transaction with range_seek.
+-- Index: the primary keys; all detached messages are read. Locks: the database. In one transaction with range_seek.
 delete from tq_events__s1
 where (:force or state <> 'in_progress')
     and (first_popped_at is null or (id >= :start and id in (select id from tq_events)));
@@ -76,7 +76,7 @@ where (:force or state <> 'in_progress')
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them.
 -- Index: the primary keys. Locks: the database, for the length of the transaction.
--- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+-- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, token, consumer, popped_at, lease_until)
 select
     first, last, last - first + 1, (first + last) * (last - first + 1) / 2, :token, :consumer, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000),
@@ -103,9 +103,49 @@ set finished_at = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 864
 where token = :token and lease_until is not null and messages = :number and ids_sum = :sum and left_ids is null
 returning id;
 
+-- range_detach
+-- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
+-- seconds, or dead letters if :attempts is :max_attempts.
+-- Index: tq_events__s1__token. Locks: the database. In one transaction with range_mark.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
+delete from tq_events__s1_history where id in (select value from json_each(:ids));
+insert into tq_events__s1 (
+    id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
+    payload
+)
+select
+    log.id,
+    case when :attempts >= :max_attempts then 'dead' when :delay > 0 then 'scheduled' else 'ready' end,
+    :attempts, log.pushed_at,
+    case when :attempts < :max_attempts and :delay > 0 then coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) + cast(:delay * 1000000 as integer) end,
+    popped_at, popped_at, log.group_key, log.producer, consumer, log.headers,
+    case
+        when :error is not null then json_array(
+            json_object('attempt', :attempts, 'at', coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), 'consumer', consumer, 'error', :error)
+        )
+    end,
+    log.payload
+from tq_events__s1__ranges as ranges
+join tq_events as log on log.id between first_offset and last_offset
+where token = :token and lease_until is not null and log.id in (select value from json_each(:ids))
+on conflict (id) do update set
+    state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors
+where tq_events__s1.state <> 'in_progress';
+update tq_events__s1__ranges
+set apart_ids = (
+    select json_group_array(value) from (
+        select value from json_each(coalesce(apart_ids, '[]'))
+        union all
+        select value from json_each(:ids) where value between first_offset and last_offset
+    )
+)
+where token = :token and lease_until is not null
+    and exists (select 1 from json_each(:ids) where value between first_offset and last_offset);
+
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
 -- Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)),
@@ -115,7 +155,7 @@ select
 
 -- range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the database. In one transaction with range_seek.
 update tq_events__s1__ranges set lease_until = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) where lease_until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) and last_offset >= :start;
 
@@ -293,8 +333,8 @@ where token = :token and lease_until is not null
     );
 
 -- range_live
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in any state, highest id first: the detached ones,
+-- those that ranges in progress hold, and those that no range has. A detached message comes once.
 -- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
 -- With max() the other columns are those of the row that has the maximum.
 select
@@ -432,9 +472,9 @@ delete from tq_events__s1__ranges
 where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
 
 -- range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: tq_events__s1__lease, the primary keys; all messages apart are read. Locks: none.
+-- Indexes: tq_events__s1__lease, the primary keys; all detached messages are read. Locks: none.
 select
     (select count(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= :start)
     + (
@@ -446,46 +486,6 @@ select
 -- Let the next claim begin at :start. The row has no messages. Locks: the database.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (:start, :start - 1, 0, 0, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
-
--- range_set_apart
--- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
--- seconds, or dead letters if :attempts is :max_attempts.
--- Index: tq_events__s1__token. Locks: the database. In one transaction with range_mark.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
-delete from tq_events__s1_history where id in (select value from json_each(:ids));
-insert into tq_events__s1 (
-    id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
-    payload
-)
-select
-    log.id,
-    case when :attempts >= :max_attempts then 'dead' when :delay > 0 then 'scheduled' else 'ready' end,
-    :attempts, log.pushed_at,
-    case when :attempts < :max_attempts and :delay > 0 then coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) + cast(:delay * 1000000 as integer) end,
-    popped_at, popped_at, log.group_key, log.producer, consumer, log.headers,
-    case
-        when :error is not null then json_array(
-            json_object('attempt', :attempts, 'at', coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), 'consumer', consumer, 'error', :error)
-        )
-    end,
-    log.payload
-from tq_events__s1__ranges as ranges
-join tq_events as log on log.id between first_offset and last_offset
-where token = :token and lease_until is not null and log.id in (select value from json_each(:ids))
-on conflict (id) do update set
-    state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors
-where tq_events__s1.state <> 'in_progress';
-update tq_events__s1__ranges
-set apart_ids = (
-    select json_group_array(value) from (
-        select value from json_each(coalesce(apart_ids, '[]'))
-        union all
-        select value from json_each(:ids) where value between first_offset and last_offset
-    )
-)
-where token = :token and lease_until is not null
-    and exists (select 1 from json_each(:ids) where value between first_offset and last_offset);
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of

@@ -19,12 +19,12 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, f
 values (@start, @start - 1, 0, 0, @now, @now);
 
 -- name: range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
 -- 1,000 a statement; see create. Each is asked again when it is locked: a consumer may have had one since it was found.
--- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
 -- skipped, and range_remaining finds them. In one transaction with range_seek.
 declare @start bigint = :start;
 declare @force bit = :force;
@@ -66,7 +66,7 @@ if @granted < 0
 
 -- name: range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 declare @start bigint = :start;
 declare @now datetime2(6) = {now};
@@ -76,9 +76,9 @@ from {ranges} as held with (rowlock, readpast, readcommittedlock)
 where held.lease_until > @now and held.last_offset >= @start;
 
 -- name: range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all messages apart are read.
+-- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all detached messages are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 declare @start bigint = :start;
 select

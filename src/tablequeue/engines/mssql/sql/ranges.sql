@@ -34,11 +34,11 @@ where place.first_id <= given.id
     )
     and not exists (select 1 from @gone as gone where gone.id = given.id);
 
--- name: range_set_apart
+-- name: range_detach
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
 -- FOR XML PATH joins ids, as in range_mark.
 -- Indexes: {table}__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
@@ -321,7 +321,7 @@ select case when @granted >= 0 then 1 else 0 end as granted;
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
 -- dropped meanwhile, nothing is claimed; the next claim begins after them.
 -- Indexes: {table}__last, the primary keys. The messages are read after the commit: they do not change.
--- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+-- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 declare @n bigint = :n;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
@@ -389,8 +389,8 @@ inner join {log} as message with (forceseek, readcommittedlock) on message.id be
 order by piece.first_offset, message.id;
 
 -- name: range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready. Indexes: {table}__lease, those of the states; one entry of each.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready. Indexes: {table}__lease, those of the states; one entry of each.
 -- Locks: none that lasts. READPAST passes over what others are finishing.
 declare @now datetime2(6) = {now};
 select

@@ -16,13 +16,13 @@ set first_offset = :start, last_offset = :start - 1, popped_at = {now}, finished
 where id = last_insert_id();
 
 -- name: range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
 -- Found, locked by their ids, deleted, as in purge. Those that are locked are asked again: a consumer may have had one
 -- since it was found.
--- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
 -- skipped, and range_remaining finds them. In one transaction with range_seek.
 -- name: range_absorb.find
 select id
@@ -58,7 +58,7 @@ from (select id, last_offset from {ranges} order by id desc limit 1) as last;
 
 -- name: range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 -- name: range_end_leases.find
 select id
@@ -70,9 +70,9 @@ update {given} straight_join {ranges} force index (primary) on {ranges}.id = giv
 set lease_until = {now};
 
 -- name: range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all messages apart are read. Locks: none.
+-- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select count(*) from {ranges} force index ({table}__lease) where lease_until is not null and last_offset >= :start;
 select count(*)
 from {queue} as message force index (primary)

@@ -130,9 +130,9 @@ select first_id, last_id from {holes} where first_id > 0;
 select id from {log} force index (primary) where id between :low and :high;
 
 -- name: range_live
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has, which are :ids (see range_ready). As a message
--- apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in any state, highest id first: the detached ones,
+-- those that ranges in progress hold, and those that no range has, which are :ids (see range_ready). A detached
+-- message comes once.
 -- Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
 with ready as (
     select log.* from {given} straight_join {log} as log force index (primary) on log.id = given.id

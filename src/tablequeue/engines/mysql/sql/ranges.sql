@@ -2,7 +2,7 @@
 
 -- name: range_hold
 -- Lock the range under :token, if it is in progress. Return it: its ids, and those of the messages that have left it
--- and that were set apart.
+-- and that were detached.
 -- The second statement is for a caller's transaction; see range_complete.
 -- Indexes: {table}__token, the primary key. Locks: the row.
 -- name: range_hold.by_token
@@ -16,11 +16,11 @@ from {ranges} force index (primary)
 where id = :id and token = :token and lease_until is not null
 for update;
 
--- name: range_set_apart
+-- name: range_detach
 -- The messages of :ids, which range :id holds, become rows of the subscription's queue: ready after :delay seconds, or
 -- dead letters if :attempts is :max_attempts.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
 -- Indexes: the primary keys. Locks: the rows. In one transaction with range_mark or range_expire.
 delete {history}
 from {given} straight_join {history} force index (primary) on {history}.id = given.id;
@@ -52,7 +52,7 @@ on duplicate key update
 
 -- name: range_mark
 -- Mark messages of range :id as left: :left_ids are all :number of them that have left it, :apart_ids those of them
--- that were set apart. The range is finished when all have left it.
+-- that were detached. The range is finished when all have left it.
 -- Index: the primary key. Locks: the row. A crash leaves them in progress until the lease expires.
 update {ranges}
 set left_ids = case when messages > :number then :left_ids end,
@@ -72,7 +72,7 @@ where {ranges}.last_offset < :start and {ranges}.lease_until is null;
 
 -- name: range_expired
 -- Up to :n ranges whose lease has expired, with their ids, and those of the messages that have left them.
--- The second statement locks range :id if that is so still, for a packet that sets its messages apart.
+-- The second statement locks range :id if that is so still, for a packet that detaches its messages.
 -- Index: {table}__lease, the primary key. Locks: the rows; locked rows are skipped.
 -- name: range_expired.find
 select id, pieces, left_ids
@@ -88,8 +88,8 @@ where id = :id and lease_until <= {now} and left_ids <=> :left_ids
 for update skip locked;
 
 -- name: range_expire
--- Range :id, whose lease has expired, is not in progress any more. The messages that had not left it are set apart.
--- Index: the primary key. Locks: the row. In one transaction with range_set_apart.
+-- Range :id, whose lease has expired, is not in progress any more. The messages that had not left it are detached.
+-- Index: the primary key. Locks: the row. In one transaction with range_detach.
 update {ranges} set lease_until = null where id = :id;
 
 -- name: range_pump
@@ -128,7 +128,7 @@ set @tq_stays = @tq_stays and row_count();
 -- key, and the insert is repeated. It reads without locks, at READ COMMITTED.
 -- Each piece of ids of the range repeats the condition of the last statement.
 -- Indexes: the primary keys. Locks: the new row.
--- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+-- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 -- name: range_claim.runs
 (
     select first_offset, first_id, last_id, (select min(first_offset) + 1 from {runs})
@@ -181,8 +181,8 @@ from {log} force index (primary)
 where id between :low and :high;
 
 -- name: range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready.
 -- Indexes: {table}__lease, {table}__state; one entry of each. Locks: none.
 select
     exists (select 1 from {ranges} force index ({table}__lease) where lease_until <= {now}),

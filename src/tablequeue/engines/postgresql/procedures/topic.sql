@@ -35,11 +35,11 @@ create or replace function {queue}_push(
 revoke all on function {queue}_push from public;
 
 -- name: move_apart
--- {queue}_move_apart: set the messages of ranges apart whose lease has expired. For pop.
+-- {queue}_detach_expired: detach the messages of ranges whose lease has expired. For pop.
 -- [groups]
 -- The subscription is ordered: move the next messages of the log to its queue, unless another session does it just now.
 -- [end]
-create or replace function {queue}_move_apart(p_now timestamptz) returns void language plpgsql as $$
+create or replace function {queue}_detach_expired(p_now timestamptz) returns void language plpgsql as $$
     declare
         -- [groups]
         pumped integer;
@@ -62,11 +62,11 @@ create or replace function {queue}_move_apart(p_now timestamptz) returns void la
         -- [end]
     end;
     $$;
-revoke all on function {queue}_move_apart from public;
+revoke all on function {queue}_detach_expired from public;
 
 -- name: set_apart
--- {queue}_set_apart: set the messages of p_ids apart, which ranges under p_token hold. For fail and release.
-create or replace function {queue}_set_apart(
+-- {queue}_detach: detach the messages of p_ids, which ranges under p_token hold. For fail and release.
+create or replace function {queue}_detach(
     p_ids bigint[], p_token uuid, p_attempts integer, p_delay float8, p_error text, p_now timestamptz
 ) returns void language plpgsql as $$
     declare
@@ -74,7 +74,7 @@ create or replace function {queue}_set_apart(
         waited_for boolean;
     begin
         for message, waited_for in
-            {sql range_set_apart max_attempts=max_attempts within=true}
+            {sql range_detach max_attempts=max_attempts within=true}
         loop
             null;
         end loop;
@@ -82,7 +82,7 @@ create or replace function {queue}_set_apart(
         perform {queue}_notify(waited_for);
     end;
     $$;
-revoke all on function {queue}_set_apart from public;
+revoke all on function {queue}_detach from public;
 
 -- name: topic_push_many
 -- {queue}_push_many: push each element of a JSON array as a payload to the topic, for producers. Returns their ids, in

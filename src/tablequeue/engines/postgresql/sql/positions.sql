@@ -15,11 +15,11 @@ values (
 );
 
 -- name: range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
--- Indexes: the primary keys, that of the runs by last_id; all messages apart are read. Locks: the rows; locked rows are
+-- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
 -- skipped, and range_remaining finds them. In one transaction with range_seek.
 delete from {queue}
 where id = any(array(
@@ -41,7 +41,7 @@ select pg_advisory_xact_lock({range_lock});
 
 -- name: range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 update {ranges} set lease_until = {now}
 where id = any(array(
@@ -49,14 +49,14 @@ where id = any(array(
 ));
 
 -- name: range_packs
--- The tokens of all packs of messages apart. A forced seek unpacks them, so that it finds their messages in the queue.
+-- The tokens of all packs of detached messages. A forced seek unpacks them, so it finds their messages in the queue.
 -- Index: the primary key. Locks: the rows; locked rows are skipped.
 select token from {packs} for update skip locked;
 
 -- name: range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all messages apart are read. Locks: none.
+-- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select
     (select count(*) from {ranges} where lease_until is not null and last_offset >= :start)
     + (

@@ -107,8 +107,8 @@ select
 from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
 
 -- name: range_live
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in any state, highest id first: the detached ones,
+-- those that ranges in progress hold, and those that no range has. A detached message comes once.
 -- Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
 with spans as materialized (
     select greatest(low, :low) as low, least(high, :high) as high, messages

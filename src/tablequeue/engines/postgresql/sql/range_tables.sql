@@ -4,8 +4,8 @@
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
--- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
--- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
+-- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
 -- Runs in one transaction: a crash leaves nothing.
 create table {ranges} (
     id bigint generated always as identity (sequence name {ranges}_ids),

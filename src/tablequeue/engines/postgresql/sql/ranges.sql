@@ -18,11 +18,11 @@ cross join lateral (
 join held on message_offset between held.first_offset and held.last_offset
 where run.first_id <= ids.id and (left_ids is null or ids.id <> all(left_ids));
 
--- name: range_set_apart
+-- name: range_detach
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts. Returns as in push, whether consumers wait.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
 -- Indexes: {table}__token, the primary keys. Locks: the rows. In one transaction with range_mark.
 -- `limit` looks each message up: a plan that was made when the log was small would read all of it for a join.
 with in_history as (
@@ -41,7 +41,7 @@ with in_history as (
     update {ranges} as range
     set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
     where id in (select range_id from left_ones)
-), apart as (
+), detached as (
     insert into {queue} as there (
         id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,
         errors, payload
@@ -70,7 +70,7 @@ with in_history as (
     where there.state <> 'in_progress'
     returning id
 )
-select id, {waited_for} as waited_for from apart;
+select id, {waited_for} as waited_for from detached;
 
 -- name: range_mark
 -- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
@@ -161,8 +161,8 @@ select
 from {read_range}(cast(:token as uuid));
 
 -- name: range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready. Indexes: {table}__lease, those of the states and of packs; one
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready. Indexes: {table}__lease, those of the states and of packs; one
 -- entry of each. Locks: none.
 select
     exists (select 1 from {ranges} where lease_until <= {now}),

@@ -13,25 +13,25 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, f
 values (:start, :start - 1, 0, 0, {now}, {now});
 
 -- name: range_absorb
--- Delete the messages apart that a seek decides about: those that no consumer has had, whatever their offset, because
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
 -- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
 -- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
 -- stays, and so does one that the log does not have any more.
--- Index: the primary keys; all messages apart are read. Locks: the database. In one transaction with range_seek.
+-- Index: the primary keys; all detached messages are read. Locks: the database. In one transaction with range_seek.
 delete from {queue}
 where (:force or state <> 'in_progress')
     and (first_popped_at is null or (id >= :start and id in (select id from {log})));
 
 -- name: range_end_leases
 -- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then set apart as if it had expired.
+-- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the database. In one transaction with range_seek.
 update {ranges} set lease_until = {now} where lease_until > {now} and last_offset >= :start;
 
 -- name: range_remaining
--- How many ranges and messages apart a seek to :start has left where none may be: other transactions have locked them,
+-- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
--- Indexes: {table}__lease, the primary keys; all messages apart are read. Locks: none.
+-- Indexes: {table}__lease, the primary keys; all detached messages are read. Locks: none.
 select
     (select count(*) from {ranges} where lease_until is not null and last_offset >= :start)
     + (

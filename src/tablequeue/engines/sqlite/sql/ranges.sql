@@ -12,12 +12,12 @@ where token = :token and lease_until is not null
         select gone.value from {ranges} as held, json_each(held.left_ids) as gone where held.token = :token
     );
 
--- name: range_set_apart
+-- name: range_detach
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts.
 -- Index: {table}__token. Locks: the database. In one transaction with range_mark.
--- A seek leaves no message both apart and in the log. Older versions did: then this is its state now, unless a consumer
--- holds it apart.
+-- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
+-- holds it detached.
 delete from {history} where id in (select value from json_each(:ids));
 insert into {queue} (
     id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
@@ -136,7 +136,7 @@ on conflict (id) do nothing;
 -- name: range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them.
 -- Index: the primary keys. Locks: the database, for the length of the transaction.
--- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+-- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, token, consumer, popped_at, lease_until)
 select
     first, last, last - first + 1, (first + last) * (last - first + 1) / 2, :token, :consumer, {now},
@@ -163,8 +163,8 @@ where changes() > 0 and ranges.id = last_insert_rowid()
 order by log.id;
 
 -- name: range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
--- abandoned; and whether a message apart is ready. Indexes: {table}__lease, those of the states; one entry of each.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
+-- abandoned; and whether a detached message is ready. Indexes: {table}__lease, those of the states; one entry of each.
 -- Locks: none.
 select
     exists (select 1 from {ranges} where lease_until <= {now}),
