@@ -105,6 +105,14 @@ def test_what_nobody_was_told_may_be_lost(book: Book) -> None:
     assert book.kinds() == set()
 
 
+def test_a_raw_error_of_consume_is_that_of_a_commit_in_its_block(book: Book) -> None:
+    book.op("commit", 2, who="ada", outcome=UNKNOWN, error="sqlalchemy.exc.OperationalError", txn="t")
+    book.op("consume", 1, 3, who="ada", outcome=UNKNOWN, error="sqlalchemy.exc.OperationalError")
+    assert book.kinds() == set()
+    book.op("consume", 1, 3, who="bob", outcome=UNKNOWN, error="sqlalchemy.exc.OperationalError")
+    assert book.kinds() == {"raw error"}
+
+
 def test_a_refused_push_is_there(book: Book) -> None:
     book.push(1, "m1", outcome=REFUSED, error="Locked")
     book.row("m1")

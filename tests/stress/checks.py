@@ -257,7 +257,7 @@ def contents(story: Story) -> Iterator[Violation]:
 def errors(story: Story) -> Iterator[Violation]:
     """A refusal of a verb is a TablequeueError, and no client hangs."""
     for op in story.ops:
-        if "." in op.error and op.verb not in ("commit", "rollback"):
+        if "." in op.error and op.verb not in ("commit", "rollback") and not _of_the_block(story, op):
             uids = tuple(new.uid for new in op.new)[:3]
             yield Violation("raw error", f"{op.verb} raised {op.error}: {op.text}", op.queue, uids, op.begin)
         if op.error == "BadInput":
@@ -268,6 +268,12 @@ def errors(story: Story) -> Iterator[Violation]:
             yield Violation("crashed", f"{op.who}: {op.text}", at=op.begin)
         if op.verb == "hung":
             yield Violation("hung", f"{op.whom} did not end", at=op.begin)
+
+
+def _of_the_block(story: Story, op: Op) -> bool:
+    """Whether the error of `consume` is that of a commit or a rollback in its block, which passes through."""
+    within = [one for one in story.ops_of(op.who) if op.begin <= one.begin and one.end <= op.end]
+    return op.verb == "consume" and any(one.verb in ("commit", "rollback") and one.error == op.error for one in within)
 
 
 # Seconds within which a call must return or be refused: twice SQLite's time-out.

@@ -88,7 +88,8 @@ class Suspension:
             self._left -= 1
             if self._left == 0 and self._board.phase == RUN and self._pid == os.getpid():
                 with self._ledger.op("stop", whom=self._ledger.who, text=words):
-                    os.kill(os.getpid(), signal.SIGSTOP)
+                    # Of this thread: else it goes on for a moment, and notes an end before the process stands still.
+                    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 @dataclass(frozen=True)
