@@ -120,6 +120,7 @@ def test_leases_are_extended_while_a_worker_is_busy(broker: Broker) -> None:
     act.send()
     consumer = broker.consume("default", timeout=1)
     message = next(consumer)
+    message.claim.extend(5)
     queue = broker.queue("default")
     before = queue.peek(state="in_progress")[0].lease_until
     consumer._extended_at -= 31
