@@ -27,40 +27,6 @@ def server(app: SqsApp, **options: Any) -> uvicorn.Server:
     return http_server.server(app, stop=app.stop, http=Connection, proxy_headers=False, **options)
 
 
-class Whole:
-    """A transport that sends the head of an answer with its body: a call of the kernel less for each answer."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._head and _has_a_body(data):
-            self._head = data
-        else:
-            self._transport.write(self._head + data)
-            self._head = b""
-
-    def flush(self) -> None:
-        if self._head:
-            self._transport.write(self._head)
-            self._head = b""
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-
-def _has_a_body(data: bytes) -> bool:
-    """Whether data are the head of an answer, and its body comes next."""
-    if not (data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n")):
-        return False
-    return b"\r\ncontent-length: " in data and b"\r\ncontent-length: 0\r\n" not in data
-
-
 class Connection(http_server.Connection):
     """A connection of a client, who may go away before it has read an answer."""
 
@@ -68,17 +34,12 @@ class Connection(http_server.Connection):
         self._unread: Callable[[], None] | None = None
         """What to do if the client has not read the last answer."""
         self._answered = 0.0
-        self._whole = Whole(transport)
-        super().connection_made(self._whole)  # type: ignore[arg-type]
+        super().connection_made(transport)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._unread = None
         self.scope["extensions"] = {UNREAD: {"call": self._if_unread}}
-
-    def on_response_complete(self) -> None:
-        self._whole.flush()
-        super().on_response_complete()
 
     def eof_received(self) -> None:
         if self._has_all():
