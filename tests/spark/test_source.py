@@ -81,6 +81,22 @@ def test_a_range_of_ids(spark: Any, db: Database, place: Place) -> None:
     assert sorted(row["id"] for row in frame.collect()) == ids[3:8]
 
 
+def test_a_filter_is_not_kept_for_the_next_use_of_a_frame(spark: Any, db: Database, place: Place) -> None:
+    """Spark would keep a reader with pushed filters, also for uses of the frame that have other filters or none."""
+    queue = db.create_queue("work")
+    finish_some(queue, list(range(20)))
+    first, second, *_ = sorted(message.id for message in queue.history())
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        frame = load(spark, place, queue)
+        one, other = frame.where(frame.id == first), frame.where(frame.id == second)
+        assert sorted(row["id"] for row in one.union(other).collect()) == [first, second]
+        assert frame.count() == 20
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_the_url_by_an_environment_variable(spark: Any, environment: Database) -> None:
     queue = environment.create_queue("work")
     finish_some(queue, [1, 2])
