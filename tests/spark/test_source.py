@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
 from tablequeue import Database, PayloadType, Queue
 from tests.servers import Place
@@ -81,20 +83,56 @@ def test_a_range_of_ids(spark: Any, db: Database, place: Place) -> None:
     assert sorted(row["id"] for row in frame.collect()) == ids[3:8]
 
 
-def test_a_filter_is_not_kept_for_the_next_use_of_a_frame(spark: Any, db: Database, place: Place) -> None:
-    """Spark would keep a reader with pushed filters, also for uses of the frame that have other filters or none."""
+@pytest.fixture
+def pushing(spark: Any) -> Iterator[Any]:
+    """A session in which Spark pushes filters down to the sources that take them."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield spark
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_filters_of_one_frame_do_not_meet(pushing: Any, db: Database, place: Place) -> None:
     queue = db.create_queue("work")
     finish_some(queue, list(range(20)))
-    first, second, *_ = sorted(message.id for message in queue.history())
-    setting = "spark.sql.python.filterPushdown.enabled"
-    spark.conf.set(setting, "true")
-    try:
-        frame = load(spark, place, queue)
-        one, other = frame.where(frame.id == first), frame.where(frame.id == second)
-        assert sorted(row["id"] for row in one.union(other).collect()) == [first, second]
-        assert frame.count() == 20
-    finally:
-        spark.conf.unset(setting)
+    ids = sorted(message.id for message in queue.history())
+    frame = load(pushing, place, queue)
+    both = frame.filter(frame.id == ids[1]).union(frame.filter(frame.id == ids[2]))
+    assert sorted(row["id"] for row in both.collect()) == ids[1:3]
+    assert frame.count() == 20
+
+
+def test_spark_mixes_up_the_filters_that_a_source_takes(pushing: Any) -> None:
+    """If this fails, Spark is mended, and docs/adr/0069 can be decided anew."""
+
+    class Reader(DataSourceReader):
+        ids: Iterable[int] = range(10)
+
+        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+            for one in filters:
+                if isinstance(one, EqualTo):
+                    self.ids = [one.value]
+                else:
+                    yield one
+
+        def read(self, partition: Any) -> Iterator[tuple[int]]:
+            return ((id,) for id in self.ids)
+
+    class Taking(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "taking"
+
+        def schema(self) -> str:
+            return "id bigint"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader()
+
+    pushing.dataSource.register(Taking)
+    frame = pushing.read.format("taking").load()
+    both = frame.filter(frame.id == 1).union(frame.filter(frame.id == 2))
+    assert [row["id"] for row in both.collect()] == [2, 2]
+    assert frame.count() == 1
 
 
 def test_the_url_by_an_environment_variable(spark: Any, environment: Database) -> None:
