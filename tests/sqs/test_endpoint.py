@@ -6,6 +6,7 @@ import http.client
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from xml.etree import ElementTree
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.session import Session
 from click.testing import CliRunner
 
 from tablequeue import Database, connect
@@ -386,3 +388,13 @@ def test_processes_share_a_socket_and_end_together(tmp_path: Path, way: str) -> 
             assert running.wait(60) == 0
         while any(is_running(process) for process in processes):
             time.sleep(0.01)
+
+
+def test_the_page_names_the_errors_of_the_service_model_that_are_never_sent() -> None:
+    model = Session().get_service_model("sqs")
+    errors = {shape.name for name in model.operation_names for shape in model.operation_model(name).error_shapes}
+    root = Path(__file__).parents[2]
+    source = "".join(path.read_text("utf-8") for path in (root / "src/tablequeue/sqs").glob("*.py"))
+    page = (root / "docs/sqs.md").read_text("utf-8")
+    [sentence] = re.findall(r"errors of the service model are never sent: ([^.]+)\.", page)
+    assert {*re.findall(r"`(\w+)`", sentence)} == {name for name in errors if f'"{name}"' not in source}
