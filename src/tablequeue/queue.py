@@ -390,20 +390,20 @@ class Queue:
         finish.release(self.context, messages, delay, now, connection)
 
     def extend(
-        self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+        self, message: Claim, lease: Duration | None = None, *, connection: Any = None, now: datetime | None = None
     ) -> datetime:
-        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end.
+        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
-        The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
+        The lease of the queue if none is given. `LeaseLost`, and no change, if the claim is no longer held.
         `BadInput` where delivery is at most once.
         """
-        (end,) = finish.extend(self.context, (message,), seconds, now, connection)
+        (end,) = finish.extend(self.context, (message,), lease, now, connection)
         return end
 
     def extend_many(
         self,
         messages: Iterable[Claim],
-        seconds: Duration | None = None,
+        lease: Duration | None = None,
         *,
         connection: Any = None,
         now: datetime | None = None,
@@ -412,15 +412,15 @@ class Queue:
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
         """
-        return finish.extend(self.context, messages, seconds, now, connection)
+        return finish.extend(self.context, messages, lease, now, connection)
 
-    def extend_held(self, id: int, seconds: Duration, *, now: datetime | None = None) -> bool:
-        """Extend the lease on a message in progress, whoever holds it, to `seconds` from now; 0 ends it.
+    def extend_held(self, id: int, lease: Duration, *, now: datetime | None = None) -> bool:
+        """Have the lease on a message in progress, whoever holds it, end `lease` seconds from now; 0 ends it.
 
         For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
         finished. False, and no change, if the message is not in progress. In a subscription: of detached messages.
         """
-        return finish.extend_held(self.context, id, seconds, now)
+        return finish.extend_held(self.context, id, lease, now)
 
     def is_cancelled(self, message: Claim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""

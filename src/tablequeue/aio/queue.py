@@ -327,13 +327,13 @@ class AsyncQueue(AsyncVerbs[Queue]):
     async def extend(
         self,
         message: AsyncClaim,
-        seconds: Duration | None = None,
+        lease: Duration | None = None,
         *,
         connection: Any = None,
         now: datetime | None = None,
     ) -> datetime:
-        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end. See `Queue.extend`."""
-        return await _checked(message).extend(seconds, connection=connection, now=now)
+        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end. See `Queue.extend`."""
+        return await _checked(message).extend(lease, connection=connection, now=now)
 
     async def is_cancelled(self, message: AsyncClaim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
@@ -342,7 +342,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
     async def extend_many(
         self,
         messages: Iterable[AsyncClaim],
-        seconds: Duration | None = None,
+        lease: Duration | None = None,
         *,
         connection: Any = None,
         now: datetime | None = None,
@@ -352,7 +352,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         `LeaseLost.ids` names the messages that are no longer held. See `Queue.extend_many`.
         """
         claims, run = _claims(messages), self._threads.run_to_end
-        return await self._call(run, self._own.extend_many, claims, seconds, connection=connection, now=now)
+        return await self._call(run, self._own.extend_many, claims, lease, connection=connection, now=now)
 
     extend_held = same(Queue.extend_held)
 

@@ -137,7 +137,7 @@ class Finisher(Protocol):
         self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None: ...
     def extend(
-        self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+        self, message: Claim, lease: Duration | None = None, *, connection: Any = None, now: datetime | None = None
     ) -> datetime: ...
     def is_cancelled(self, message: Claim) -> bool: ...
 
@@ -286,15 +286,13 @@ class Claim:
         """
         self.queue.release(self, delay=delay, connection=connection, now=now)
 
-    def extend(
-        self, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
-    ) -> datetime:
-        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end.
+    def extend(self, lease: Duration | None = None, *, connection: Any = None, now: datetime | None = None) -> datetime:
+        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
-        The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
+        The lease of the queue if none is given. `LeaseLost`, and no change, if the claim is no longer held.
         `BadInput` where delivery is at most once.
         """
-        return self.queue.extend(self, seconds, connection=connection, now=now)
+        return self.queue.extend(self, lease, connection=connection, now=now)
 
 
 def note_cancelled(claim: Claim) -> None:

@@ -103,7 +103,7 @@ def extend(
     _need_lease(context, "extended")
     context.keep_current(connection)
     claims = checked_claims(claims, Claim)
-    lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
+    lease = context.table.definition.lease if lease is None else seconds(lease, "lease")
     params: Params = {"lease": lease, "now": context.time(now)}
     ends, lost = _finish(context, context.messages.extend, claims, params, "extended", connection)
     if lost is not None:
@@ -118,7 +118,7 @@ def extend_held(context: Context, id: int, lease: Duration, now: datetime | None
     token = context.run(context.messages.holder, {"id": id})
     if token is None:
         return False
-    params: Params = {"lease": seconds(lease, "seconds"), "now": context.time(now), "token": token}
+    params: Params = {"lease": seconds(lease, "lease"), "now": context.time(now), "token": token}
     return bool(context.run(context.messages.extend, params | {"ids": context.engine.dump_ids([id])}))
 
 
