@@ -135,7 +135,7 @@ def test_one_of_a_pack_by_itself(place: Place, queue: Queue) -> None:
 def test_each_way_unpacks(place: Place, queue: Queue, way: str) -> None:
     queue.push_many(["x"] * MANY)
     claims = queue.pop_many(MANY)
-    given: dict[str, dict[str, Any]] = {"fail": {"error": "broken"}, "extend": {"seconds": 5}}
+    given: dict[str, dict[str, Any]] = {"fail": {"error": "broken"}, "extend": {"lease": 5}}
     getattr(claims[-1], way)(**given.get(way, {}))
     assert (packed(place, queue), rows(place, queue)) == ([], MANY - (way != "extend"))
     queue.complete_many(claims[:-1])
