@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tablequeue import errors
     from tablequeue.database import Database, connect
     from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
+    from tablequeue.model.connection import Connection
     from tablequeue.model.definition import (
         Definition,
         Delivery,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 # all else, and `tablequeue --version` needs none of them.
 _NAMES = {
     "database": "Database connect",
+    "model.connection": "Connection",
     "model.definition": "Definition Delivery History Keep Order PayloadType SubscriptionDefinition TopicDefinition",
     "errors": "Cancelled Empty LeaseLost TablequeueError",
     "model.message": "AttemptError Claim Message NewMessage",
@@ -80,6 +82,7 @@ __all__ = [
     "Cancellation",
     "Cancelled",
     "Claim",
+    "Connection",
     "Database",
     "Definition",
     "Delivery",

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, Literal, Unpack, overload
 
 from tablequeue.errors import BadPayload, Empty
+from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import PAYLOAD, Claim, Message, checked_claims
 from tablequeue.model.options import AlterOptions
@@ -94,7 +95,7 @@ class Queue:
         on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> int: ...
     @overload
@@ -111,7 +112,7 @@ class Queue:
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> int | None: ...
     def push(
@@ -127,7 +128,7 @@ class Queue:
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> int | None:
         """Push one message and return its id. When this has returned, the message survives every client's death.
@@ -165,7 +166,7 @@ class Queue:
         on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[int]: ...
     @overload
@@ -181,7 +182,7 @@ class Queue:
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[int | None]: ...
     def push_many(
@@ -196,7 +197,7 @@ class Queue:
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> Any:
         """Push all of `payloads` in one transaction, or none; return the ids, aligned with the input.
@@ -215,7 +216,7 @@ class Queue:
         *,
         lease: Duration | None = None,
         completing: Claim | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> Claim | None:
         """Claim the next message under a lease; None if no message is ready.
@@ -239,7 +240,7 @@ class Queue:
         lease: Duration | None = None,
         same_group: SameGroup = False,
         completing: Iterable[Claim] = (),
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
@@ -282,7 +283,7 @@ class Queue:
             if claims or not rows:
                 return claims
 
-    def take(self, connection: Any, *, now: datetime | None = None) -> Claim | None:
+    def take(self, connection: Connection, *, now: datetime | None = None) -> Claim | None:
         """Remove the next message in the transaction of `connection`, or None if none is ready.
 
         The message is finished when that transaction commits, exactly once with everything else in it. After a rollback
@@ -291,7 +292,7 @@ class Queue:
         messages = self.take_many(1, connection, now=now)
         return messages[0] if messages else None
 
-    def take_many(self, n: int, connection: Any, *, now: datetime | None = None) -> list[Claim]:
+    def take_many(self, n: int, connection: Connection, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
         while rows := claim.take(self.context, n, now, connection):
             if claims := self._claims("", rows, now, connection):
@@ -299,7 +300,7 @@ class Queue:
         return []
 
     def complete(
-        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+        self, message: Claim, *, result: Any = None, connection: Connection | None = None, now: datetime | None = None
     ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
@@ -322,7 +323,7 @@ class Queue:
         messages: Iterable[Claim],
         *,
         results: Sequence[Any] | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> None:
         """Complete all messages of a batch in one round trip.
@@ -340,7 +341,7 @@ class Queue:
         *,
         retry_in: Duration | None = None,
         retry: bool = True,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later.
@@ -364,7 +365,7 @@ class Queue:
         *,
         retry_in: Duration | None = None,
         retry: bool = True,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[FailedState]:
         """Fail the attempts of a batch in one round trip, as `fail` does; return the new states in the same order.
@@ -375,7 +376,7 @@ class Queue:
         return finish.fail(self.context, messages, error, retry_in, retry, now, connection)
 
     def release(
-        self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+        self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
     ) -> None:
         """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count.
 
@@ -384,13 +385,23 @@ class Queue:
         finish.release(self.context, (message,), delay, now, connection)
 
     def release_many(
-        self, messages: Iterable[Claim], *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+        self,
+        messages: Iterable[Claim],
+        *,
+        delay: Duration = 0,
+        connection: Connection | None = None,
+        now: datetime | None = None,
     ) -> None:
         """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
         finish.release(self.context, messages, delay, now, connection)
 
     def extend(
-        self, message: Claim, lease: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+        self,
+        message: Claim,
+        lease: Duration | None = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
     ) -> datetime:
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
@@ -405,7 +416,7 @@ class Queue:
         messages: Iterable[Claim],
         lease: Duration | None = None,
         *,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[datetime]:
         """Extend the leases of a batch in one round trip, as `extend` does; return their new ends in the same order.
@@ -539,7 +550,9 @@ class Queue:
 
     # -- changing --------------------------------------------------------------------------------------------------
 
-    def cancel(self, which: Chosen, *, connection: Any = None, now: datetime | None = None) -> Cancellation:
+    def cancel(
+        self, which: Chosen, *, connection: Connection | None = None, now: datetime | None = None
+    ) -> Cancellation:
         """Cancel messages: those that wait are gone, those in progress are told to stop. Return which were which.
 
         which   the id of a message, several ids, or a function of a `Message` that is true for those to cancel.
@@ -563,7 +576,7 @@ class Queue:
         delay: Duration | None = None,
         due: datetime | None = None,
         priority: int | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> None:
         """Change when a message that waits becomes ready, or its priority, or both.
@@ -595,7 +608,7 @@ class Queue:
         """
         self.context.become(alter.alter(self.context.runner, self.context.table, options))
 
-    def pause(self, until: datetime | Duration | None = None, *, connection: Any = None) -> None:
+    def pause(self, until: datetime | Duration | None = None, *, connection: Connection | None = None) -> None:
         """Hand out no message until `until`: an aware time, or a time from now; None: until `resume`. Pushes go on.
 
         It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
@@ -603,7 +616,7 @@ class Queue:
         """
         control.pause(self.context, until, connection)
 
-    def resume(self, *, connection: Any = None) -> None:
+    def resume(self, *, connection: Connection | None = None) -> None:
         """End the pause, if there is one. Consumers that wait notice within half a second."""
         control.resume(self.context, connection)
 
@@ -691,7 +704,9 @@ class Queue:
 
     # -- private ---------------------------------------------------------------------------------------------------
 
-    def _claims(self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Any) -> list[Claim]:
+    def _claims(
+        self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Connection | None
+    ) -> list[Claim]:
         """Return claims on the rows whose payloads can be read; each of the others becomes a dead letter."""
         load = self.context.codec.load
         try:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from tablequeue.errors import BadInput
+from tablequeue.model.connection import Connection
 from tablequeue.model.definition import SubscriptionDefinition, TopicDefinition
 from tablequeue.model.message import Claim
 from tablequeue.model.options import SubscriptionOptions
@@ -48,7 +49,7 @@ class Topic:
         *,
         group: str | None = None,
         headers: Mapping[str, Any] | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> int:
         """Push one message and return its id. When this has returned, the message survives every client's death.
@@ -75,7 +76,7 @@ class Topic:
         *,
         group: str | None = None,
         headers: Mapping[str, Any] | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[int]:
         """Push all of `payloads` in one transaction, or none; return the ids, aligned with the input.
@@ -174,7 +175,7 @@ class Subscription(Queue):
         lease: Duration | None = None,
         same_group: SameGroup = False,
         completing: Iterable[Claim] = (),
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
         claims = super().pop_many(

@@ -20,6 +20,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 from tablequeue.aio.threads import Threads
 from tablequeue.aio.wait import AsyncWaiter, wake
 from tablequeue.errors import BadInput, Empty, TablequeueError
+from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import AttemptError, Claim, checked_claims
 from tablequeue.model.options import AlterOptions
@@ -194,7 +195,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         *,
         lease: Duration | None = None,
         completing: AsyncClaim | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> AsyncClaim | None:
         """Claim the next message under a lease; None if no message is ready.
@@ -213,7 +214,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         lease: Duration | None = None,
         same_group: SameGroup = False,
         completing: Iterable[AsyncClaim] = (),
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[AsyncClaim]:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
@@ -244,18 +245,23 @@ class AsyncQueue(AsyncVerbs[Queue]):
         claims = await self._call(run, self._own.pop_group, group, n, lease=lease, now=now)
         return [AsyncClaim(self, claim) for claim in claims]
 
-    async def take(self, connection: Any, *, now: datetime | None = None) -> AsyncClaim | None:
+    async def take(self, connection: Connection, *, now: datetime | None = None) -> AsyncClaim | None:
         """Remove the next message in the transaction of `connection`, or None if none is ready; see `Queue.take`."""
         claims = await self.take_many(1, connection, now=now)
         return claims[0] if claims else None
 
-    async def take_many(self, n: int, connection: Any, *, now: datetime | None = None) -> list[AsyncClaim]:
+    async def take_many(self, n: int, connection: Connection, *, now: datetime | None = None) -> list[AsyncClaim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
         claims = await self._within(connection, self._own.take_many, n, now=now)
         return [AsyncClaim(self, claim) for claim in claims]
 
     async def complete(
-        self, message: AsyncClaim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+        self,
+        message: AsyncClaim,
+        *,
+        result: Any = None,
+        connection: Connection | None = None,
+        now: datetime | None = None,
     ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
@@ -268,7 +274,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         messages: Iterable[AsyncClaim],
         *,
         results: Sequence[Any] | None = None,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> None:
         """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
@@ -282,7 +288,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         *,
         retry_in: Duration | None = None,
         retry: bool = True,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later; return its new state. See `Queue.fail`."""
@@ -295,7 +301,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         *,
         retry_in: Duration | None = None,
         retry: bool = True,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[FailedState]:
         """Fail the attempts of a batch in one round trip; return the new states in the same order.
@@ -307,7 +313,12 @@ class AsyncQueue(AsyncVerbs[Queue]):
         return await self._call(run, self._own.fail_many, claims, error, connection=connection, **options)
 
     async def release(
-        self, message: AsyncClaim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+        self,
+        message: AsyncClaim,
+        *,
+        delay: Duration = 0,
+        connection: Connection | None = None,
+        now: datetime | None = None,
     ) -> None:
         """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count."""
         await _checked(message).release(delay=delay, connection=connection, now=now)
@@ -317,7 +328,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         messages: Iterable[AsyncClaim],
         *,
         delay: Duration = 0,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> None:
         """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
@@ -329,7 +340,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         message: AsyncClaim,
         lease: Duration | None = None,
         *,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> datetime:
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end. See `Queue.extend`."""
@@ -344,7 +355,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         messages: Iterable[AsyncClaim],
         lease: Duration | None = None,
         *,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[datetime]:
         """Extend the leases of a batch in one round trip; return their new ends in the same order.

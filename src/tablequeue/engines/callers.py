@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput
+from tablequeue.model.connection import Connection
 
 
-def joined(engine: Engine, connection: Any) -> Cursor:
+def joined(engine: Engine, connection: Connection) -> Cursor:
     """Return a cursor in the transaction of a caller's connection, in any form that `connection=` takes."""
     connection = _connection_of(connection)
     if isinstance(connection, sa.Connection):
@@ -55,7 +56,7 @@ def _joined_raw(engine: Engine, dbapi: Any) -> Cursor:
     return engine.join(dbapi)
 
 
-def _connection_of(connection: Any) -> Any:
+def _connection_of(connection: Connection | None) -> Any:
     """Return the connection of a Session; return anything else unchanged."""
     # A caller with a Session has imported sqlalchemy.orm. An import here would be a third of `import tablequeue`.
     # Another thread may be importing it: then it has no Session yet, and nobody has one.
@@ -63,7 +64,7 @@ def _connection_of(connection: Any) -> Any:
     return connection.connection() if session is not None and isinstance(connection, session) else connection
 
 
-def adapted(connection: Any) -> Any:
+def adapted(connection: Connection | None) -> Any:
     """Return SQLAlchemy's adapted connection if the caller's connection has an async driver; else None."""
     connection = _connection_of(connection)
     if isinstance(connection, sa.Connection) and connection.dialect.is_async:

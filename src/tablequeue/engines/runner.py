@@ -37,6 +37,7 @@ from tablequeue.errors import (
     TablequeueError,
     Unreachable,
 )
+from tablequeue.model.connection import Connection
 from tablequeue.model.redaction import is_secret
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class Runner:
         operation: Callable[[Cursor, TableT, Params], T],
         table: TableT,
         params: Params,
-        connection: Any = None,
+        connection: Connection | None = None,
         *,
         creating: bool = False,
     ) -> T:
@@ -124,7 +125,11 @@ class Runner:
         raise AssertionError("unreachable: the last retry returns or raises")
 
     def run_beside(
-        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
+        self,
+        operation: Callable[[Cursor, TableT, Params], T],
+        table: TableT,
+        params: Params,
+        connection: Connection | None,
     ) -> T:
         """Run one operation in a transaction of its own, for a call in the transaction of the caller's `connection`.
 
@@ -301,7 +306,7 @@ class Runner:
         self._all.remove(raw)  # last: a fork waits for it
 
     def _run_within(
-        self, connection: Any, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
+        self, connection: Connection, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
     ) -> T:
         try:
             result = operation(joined(self.engine, connection), table, params)
@@ -318,7 +323,7 @@ class Runner:
                 raise
             raise refusal from error
 
-    def _notify_apart(self, table: Table, connection: Any) -> None:
+    def _notify_apart(self, table: Table, connection: Connection) -> None:
         table.notifies_apart = False  # first: another thread may set it again from now on
         try:
             self.run_beside(self.engine.messages.notify, table, {}, connection)

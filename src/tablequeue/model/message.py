@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, Self, TypeVar
 
 from tablequeue.errors import BadInput, Cancelled
+from tablequeue.model.connection import Connection
 from tablequeue.model.pacing import LARGEST, Duration
 from tablequeue.model.payload import load_headers
 from tablequeue.model.states import FailedState, State
@@ -121,7 +122,7 @@ class Finisher(Protocol):
     @property
     def load_time(self) -> Callable[[Any], datetime]: ...
     def complete(
-        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+        self, message: Claim, *, result: Any = None, connection: Connection | None = None, now: datetime | None = None
     ) -> None: ...
     def fail(
         self,
@@ -130,14 +131,19 @@ class Finisher(Protocol):
         *,
         retry_in: Duration | None = None,
         retry: bool = True,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> FailedState: ...
     def release(
-        self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+        self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
     ) -> None: ...
     def extend(
-        self, message: Claim, lease: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+        self,
+        message: Claim,
+        lease: Duration | None = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
     ) -> datetime: ...
     def is_cancelled(self, message: Claim) -> bool: ...
 
@@ -246,7 +252,9 @@ class Claim:
         if self.cancelled:
             raise Cancelled(f"Message {self.id} of {self.queue.name!r} was cancelled.", "Stop working on it.")
 
-    def complete(self, *, result: Any = None, connection: Any = None, now: datetime | None = None) -> None:
+    def complete(
+        self, *, result: Any = None, connection: Connection | None = None, now: datetime | None = None
+    ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
         result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
@@ -261,7 +269,7 @@ class Claim:
         *,
         retry_in: Duration | None = None,
         retry: bool = True,
-        connection: Any = None,
+        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later.
@@ -278,7 +286,9 @@ class Claim:
         """
         return self.queue.fail(self, error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
-    def release(self, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None) -> None:
+    def release(
+        self, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
+    ) -> None:
         """Give the message back unprocessed: it is ready after `delay` (seconds, or a timedelta).
 
         The attempt does not count. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
@@ -286,7 +296,9 @@ class Claim:
         """
         self.queue.release(self, delay=delay, connection=connection, now=now)
 
-    def extend(self, lease: Duration | None = None, *, connection: Any = None, now: datetime | None = None) -> datetime:
+    def extend(
+        self, lease: Duration | None = None, *, connection: Connection | None = None, now: datetime | None = None
+    ) -> datetime:
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
         The lease of the queue if none is given. `LeaseLost`, and no change, if the claim is no longer held.

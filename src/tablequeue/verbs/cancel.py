@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from tablequeue.errors import BadInput
+from tablequeue.model.connection import Connection
 from tablequeue.model.message import Message
 from tablequeue.model.states import STATES
 from tablequeue.verbs.context import Context, Params, whole_ids
@@ -32,7 +32,7 @@ class Cancellation:
     unknown: tuple[int, ...] = ()
 
 
-def cancel(context: Context, which: Chosen, now: datetime | None, connection: Any) -> Cancellation:
+def cancel(context: Context, which: Chosen, now: datetime | None, connection: Connection | None) -> Cancellation:
     time = context.time(now)
     account: dict[int, bool] = {}
     asked: list[int] = []

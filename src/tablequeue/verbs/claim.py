@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.model.connection import Connection
 from tablequeue.model.message import GROUP
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
@@ -36,7 +37,7 @@ def claim(
     n: int,
     lease: Duration | None,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
     same_group: SameGroup = False,
 ) -> tuple[str, Sequence[Row]]:
     """Claim messages; return a new token, and the rows claimed under it, as CLAIMED."""
@@ -70,7 +71,7 @@ def claimed(
     context: Context,
     params: Params,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
     refusable: bool = True,
     same_group: SameGroup = False,
 ) -> Sequence[Row]:
@@ -97,7 +98,7 @@ def _claimed_run(context: Context, params: Params, now: datetime | None, refusab
     return rows
 
 
-def check_same_group(context: Context, connection: Any) -> None:
+def check_same_group(context: Context, connection: Connection | None) -> None:
     """Refuse to claim several messages of a group where a group has no order, or in a caller's transaction."""
     table = context.table
     if not table.definition.grouped:
@@ -113,7 +114,7 @@ def check_same_group(context: Context, connection: Any) -> None:
 
 
 def leased(
-    context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any = None
+    context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Connection | None = None
 ) -> tuple[str, Params]:
     """Return a new token, and the parameters of a claim under it."""
     context.keep_current(connection)
@@ -132,7 +133,7 @@ def leased(
     return token, params
 
 
-def take(context: Context, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
+def take(context: Context, n: int, now: datetime | None, connection: Connection | None) -> Sequence[Row]:
     """Remove messages in the caller's transaction; return their rows, as CLAIMED."""
     if connection is None:
         raise BadInput(
@@ -162,7 +163,12 @@ def _params(context: Context, n: int, token: str | None, now: datetime | None) -
 
 
 def _swept(
-    context: Context, remove: Remove, params: Params, now: datetime | None, connection: Any, refusable: bool
+    context: Context,
+    remove: Remove,
+    params: Params,
+    now: datetime | None,
+    connection: Connection | None,
+    refusable: bool,
 ) -> Sequence[Row]:
     """Claim; sweep before if a sweep is due, or after if too little was ready."""
     due = now is not None or monotonic() >= context.table.next_sweep
@@ -198,7 +204,7 @@ def _tried_again(context: Context, remove: Remove, params: Params, refusable: bo
     return []
 
 
-def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
+def _removed(context: Context, remove: Remove, params: Params, connection: Connection | None) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
         looked = params | {"removes": remove == context.messages.take}
         params = params | {"seen": context.run_beside(context.messages.look, looked, connection)}
@@ -211,7 +217,7 @@ def topped_up(
     rows: Sequence[Row],
     params: Params,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
     refusable: bool = True,
 ) -> Sequence[Row]:
     """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""

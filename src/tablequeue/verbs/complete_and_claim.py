@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from time import monotonic
-from typing import Any
 
 from tablequeue.engines.texts import Row
+from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_token
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
@@ -23,7 +23,7 @@ def complete_and_claim(
     n: int,
     lease: Duration | None,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
     same_group: SameGroup = False,
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost` and change nothing; then claim as `claim` does.

@@ -16,6 +16,7 @@ from tablequeue.engines.messages import Messages
 from tablequeue.engines.reads import Reads
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.model.connection import Connection
 from tablequeue.model.definition import definition_from
 from tablequeue.model.message import checked_id
 from tablequeue.model.pacing import LARGEST, LONGEST, Duration, in_seconds
@@ -69,15 +70,19 @@ class Context:
         """
         return replace(self, table=self.table.in_brief())
 
-    def run(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any = None) -> T:
+    def run(
+        self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Connection | None = None
+    ) -> T:
         """Run an operation on the queue: in the transaction of the caller's `connection`, or in one of its own."""
         return self.runner.run(operation, self.table, params, connection)
 
-    def run_beside(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any) -> T:
+    def run_beside(
+        self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Connection | None
+    ) -> T:
         """Run an operation in a transaction of its own, in a call that acts in that of the caller's `connection`."""
         return self.runner.run_beside(operation, self.table, params, connection)
 
-    def keep_current(self, connection: Any = None) -> None:
+    def keep_current(self, connection: Connection | None = None) -> None:
         """Look whether the definition was altered, at most once in `LOOK_EVERY` seconds.
 
         The first call only notes the time, because the queue was opened just before. In a call in the transaction of
@@ -93,7 +98,7 @@ class Context:
         """Work with another table object from now on: that of the queue with another definition, or name."""
         self.table, self.plain = table, None
 
-    def _look(self, connection: Any) -> None:
+    def _look(self, connection: Connection | None) -> None:
         catalogue, shared = self.engine.catalogue, self.engine.shared
         try:
             name = self.table.name
@@ -106,7 +111,7 @@ class Context:
         except (TablequeueError, TypeError):
             return  # the database cannot be reached, which the call itself reports; or a newer tablequeue wrote it
 
-    def _become(self, name: str, entry: str | None, connection: Any) -> bool:
+    def _become(self, name: str, entry: str | None, connection: Connection | None) -> bool:
         """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""
         values = json.loads(entry or "{}")
         if values.pop("table", None) != self.table.table_name:
@@ -117,7 +122,7 @@ class Context:
             self.become(self.table.redefined(definition, name, dead_letters))
         return True
 
-    def _queue_at(self, name: str | None, connection: Any) -> Table | None:
+    def _queue_at(self, name: str | None, connection: Connection | None) -> Table | None:
         """Return the table of the queue to which dead letters move, as the catalogue has it."""
         lookup = self.engine.catalogue.lookup
         row = name and self.runner.run_beside(lookup, self.engine.shared, {"name": name}, connection)

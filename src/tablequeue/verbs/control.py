@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from tablequeue.errors import QueueNotFound
+from tablequeue.model.connection import Connection
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs.context import Context, Params, seconds
 
@@ -13,7 +13,7 @@ from tablequeue.verbs.context import Context, Params, seconds
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-def pause(context: Context, until: datetime | Duration | None, connection: Any) -> None:
+def pause(context: Context, until: datetime | Duration | None, connection: Connection | None) -> None:
     if until is None:
         until = FOREVER
     elif not isinstance(until, datetime):
@@ -24,12 +24,12 @@ def pause(context: Context, until: datetime | Duration | None, connection: Any) 
     context.run(context.engine.pauses.pause, params, connection)
 
 
-def resume(context: Context, connection: Any) -> None:
+def resume(context: Context, connection: Connection | None) -> None:
     _check_there(context, connection)
     context.run(context.engine.pauses.resume, {}, connection)
 
 
-def _check_there(context: Context, connection: Any) -> None:
+def _check_there(context: Context, connection: Connection | None) -> None:
     """Refuse a queue that was dropped. The statements of a pause are not about its table."""
     table = context.table
     there = context.run(context.engine.catalogue.has_table, {"table": context.engine.words(table)["queue"]}, connection)

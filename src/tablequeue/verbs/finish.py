@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
+from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_claims, checked_token, error_text
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import FailedState
@@ -25,7 +26,7 @@ def complete(
     context: Context,
     claims: Iterable[Claim],
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
     results: Sequence[Any] | None = None,
 ) -> None:
     claims = checked_claims(claims, Claim)
@@ -43,7 +44,9 @@ def complete(
         raise lost
 
 
-def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
+def release(
+    context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Connection | None
+) -> None:
     _need_lease(context, "given back")
     claims = checked_claims(claims, Claim)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
@@ -62,7 +65,7 @@ def fail(
     retry_in: Duration | None,
     retry: bool,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
 ) -> list[FailedState]:
     """Fail the attempts, each with a delay of its own. Return the new states, aligned with the claims."""
     claims = checked_claims(claims, Claim)
@@ -97,7 +100,11 @@ def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> No
 
 
 def extend(
-    context: Context, claims: Iterable[Claim], lease: Duration | None, now: datetime | None, connection: Any
+    context: Context,
+    claims: Iterable[Claim],
+    lease: Duration | None,
+    now: datetime | None,
+    connection: Connection | None,
 ) -> list[datetime]:
     """Extend the leases. Return their new ends, aligned with the claims."""
     _need_lease(context, "extended")
@@ -128,7 +135,7 @@ def _finish(
     claims: Iterable[Claim],
     params: Params,
     done: str,
-    connection: Any,
+    connection: Connection | None,
     delays: Mapping[tuple[str, int], float] | None = None,
 ) -> tuple[dict[str, C], LeaseLost | None]:
     """Finish the claims, all in one transaction.

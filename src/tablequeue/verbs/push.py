@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, DuplicateKey
+from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import NewMessage
 from tablequeue.model.pacing import LARGEST, Duration
@@ -58,7 +59,7 @@ def push(
     key: str | None,
     on_conflict: OnConflict,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
 ) -> int | None:
     _check_on_conflict(on_conflict)
     context.keep_current(connection)
@@ -95,7 +96,7 @@ def push_many(
     options: Options,
     on_conflict: OnConflict,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
 ) -> list[int | None]:
     _check_on_conflict(on_conflict)
     context.keep_current(connection)
@@ -134,7 +135,7 @@ def push_many(
 
 
 def _push_each(
-    context: Context, params: Params, rows: list[Params], on_conflict: OnConflict, connection: Any
+    context: Context, params: Params, rows: list[Params], on_conflict: OnConflict, connection: Connection | None
 ) -> list[int | None]:
     """Push rows with options of their own, in one transaction."""
 

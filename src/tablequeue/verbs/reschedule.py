@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from tablequeue.errors import BadInput
+from tablequeue.model.connection import Connection
 from tablequeue.model.message import checked_id
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs.context import Context, Params, seconds
@@ -29,7 +29,7 @@ def reschedule(
     due: datetime | None,
     priority: int | None,
     now: datetime | None,
-    connection: Any,
+    connection: Connection | None,
 ) -> None:
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")

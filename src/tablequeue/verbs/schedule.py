@@ -6,9 +6,9 @@ A deduplication key could not do that: it is free again when the message of that
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from tablequeue.errors import QueueNotFound
+from tablequeue.model.connection import Connection
 from tablequeue.verbs.context import Context, Params
 
 
@@ -28,7 +28,7 @@ def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, 
     return engine.load_time(row.last_pushed), engine.load_time(row.clock)
 
 
-def advance(context: Context, name: str, due: datetime, now: datetime | None, connection: Any) -> bool:
+def advance(context: Context, name: str, due: datetime, now: datetime | None, connection: Connection | None) -> bool:
     """Whether the schedule was due at `due` and has not been pushed for that: then push, in the same transaction."""
     params: Params = {"name": name, "due": context.time(due, "due"), "now": context.time(now)}
     return context.run(context.engine.schedules.advance_schedule, params, connection)

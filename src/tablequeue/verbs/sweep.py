@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from time import monotonic
-from typing import Any
 
 from tablequeue.errors import TablequeueError
+from tablequeue.model.connection import Connection
 from tablequeue.verbs.context import Context, Params
 
 # Seconds between the end of a sweep and the start of the next one, by the claims of one process on a busy queue. An
@@ -20,7 +20,7 @@ SWEEP_SIZE = 1000
 PURGE_EVERY = 60.0
 
 
-def keep_up(context: Context, now: datetime | None, connection: Any = None) -> TablequeueError | None:
+def keep_up(context: Context, now: datetime | None, connection: Connection | None = None) -> TablequeueError | None:
     """Do what a busy queue needs from time to time: sweep, and shorten the history. Return the error, if any."""
     table = context.table
     try:
@@ -43,7 +43,7 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
     return None
 
 
-def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
+def sweep(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
     """Make due and abandoned messages ready, or dead if they have no attempts left, and expire others; return how many.
 
     In a transaction beside that of a caller's `connection`: inside, no other consumer could have the messages until it
@@ -66,7 +66,7 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
     return moved
 
 
-def promote(context: Context, now: datetime | None, connection: Any = None) -> int:
+def promote(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
     """Make the next message ready in each group that has no head; return in how many.
 
     Never in a caller's transaction, where it would keep other consumers waiting. The next claim that finds too little
@@ -77,7 +77,9 @@ def promote(context: Context, now: datetime | None, connection: Any = None) -> i
     return context.run(context.messages.promote, _promoting(context, now))
 
 
-def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
+def promote_after(
+    context: Context, now: datetime | None, connection: Connection | None = None, messages: int = 1
+) -> None:
     """Promote the next messages of the groups after a call about so many messages that took effect.
 
     In all of the groups: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, and
@@ -92,7 +94,7 @@ def promote_after(context: Context, now: datetime | None, connection: Any = None
             return
 
 
-def notify_ended(context: Context, connection: Any) -> None:
+def notify_ended(context: Context, connection: Connection | None) -> None:
     """Notify those who wait for results after messages ended without one; not in a caller's transaction.
 
     An error is not raised, for the messages have ended: those who wait look by themselves too.

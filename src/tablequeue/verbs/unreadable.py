@@ -13,13 +13,14 @@ from typing import Any
 from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
+from tablequeue.model.connection import Connection
 from tablequeue.model.message import ID, PAYLOAD, stored_errors, with_error
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.sweep import promote_after
 
 
 def readable(
-    context: Context, token: str, rows: Sequence[Row], now: datetime | None, connection: Any
+    context: Context, token: str, rows: Sequence[Row], now: datetime | None, connection: Connection | None
 ) -> Iterator[tuple[Row, Any]]:
     """Yield the claimed rows that can be read, with their payloads. The others become dead letters, with the reason."""
     for row in rows:
@@ -29,7 +30,9 @@ def readable(
             _bury(context, token, row, error.cause, now, connection)
 
 
-def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | None, connection: Any) -> None:
+def _bury(
+    context: Context, token: str, row: Row, reason: str, now: datetime | None, connection: Connection | None
+) -> None:
     if not token:  # taken, in the caller's transaction
         context.run(context.messages.put_back, _buried(context, row, reason), connection)
         return
