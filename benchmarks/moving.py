@@ -15,6 +15,7 @@ from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
+from tablequeue import ALL
 
 MESSAGES, FULL = 10_000, 100_000
 CONDITIONS = "Messages of 100 bytes, a thousand in a batch. Every commit is flushed."
@@ -25,7 +26,7 @@ def move(source_url: str, target_url: str, messages: int) -> float:
     with tablequeue.connect(source_url) as first, tablequeue.connect(target_url) as second:
         source, target = first.create_queue("source"), second.create_queue("target")
         source.push_many(["x" * 100] * messages)
-        figure = rate(lambda: source.move(to=target), messages)
+        figure = rate(lambda: source.move(ALL, to=target), messages)
         assert target.stats().ready == messages, "all messages"
         assert source.stats().ready == 0, "each in one queue"
         source.drop()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Backoff, Claim, Database, LeaseLost, NewMessage, Queue, Rate
+from tablequeue import ALL, Backoff, Claim, Database, LeaseLost, NewMessage, Queue, Rate
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.walks import WHOLE
 from tablequeue.errors import NoResult, QueueNotFound, TablequeueError
@@ -458,7 +458,9 @@ def check_lost(queue: Queue) -> None:
     lease = queue.definition.lease
     assert queue.stats(now=at(lease - 1)).lost == 0, "these may yet be done"
     stats = queue.stats(window=60, now=at(lease))
-    assert stats.lost == 2 == len(queue.lost(now=at(lease)))
+    lost = ids_of(queue.lost(now=at(lease)))
+    assert stats.lost == 2 == len(lost)
+    assert ids_of(queue.lost(now=at(lease), after=lost[0])) == lost[1:], "the next page"
     assert stats.window is not None
     assert [each.lost for each in (*stats.window.producers, *stats.window.consumers)] == [2, 2]
 
@@ -563,7 +565,7 @@ def check_redrive(queue: Queue) -> None:
     attempts = queue.definition.max_attempts
     for _ in range(attempts):
         claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))
-    assert queue.redrive(now=at(0)) == 1
+    assert queue.redrive(ALL, now=at(0)) == 1
     claim = claimed(queue, now=at(0))
     assert (claim.id, claim.attempts) == (id, 1), "all attempts are before it"
     (message,) = queue.peek(state="in_progress")
@@ -823,7 +825,7 @@ def check_dead_letters_move(db: Database) -> None:
     origins = [message.headers["tablequeue-origin"] for message in there]
     assert [(origin["queue"], origin["id"]) for origin in origins] == [("work", claim.id) for claim in batch[:3]]
     assert work.dead() == []
-    assert work.redrive(now=at(7)) == 3
+    assert work.redrive(ALL, now=at(7)) == 3
     assert failed.peek() == []
     assert sorted(claim.payload for claim in work.pop_many(9, now=at(7))) == ["expired", "failed", "refused"]
 
@@ -856,7 +858,7 @@ def check_move_between(database: Database, groups: bool) -> None:
 
     def move() -> dict[int, int]:
         try:
-            return source.move(to=target, now=at(1))
+            return source.move(ALL, to=target, now=at(1))
         except (TablequeueError, KeyError) as error:
             raise AssertionError(f"a move can go on: {error!r}") from error
 
@@ -875,7 +877,7 @@ def check_move_between(database: Database, groups: bool) -> None:
     assert stay == ([2, 3] if groups else [2]), "what is in progress stays, and what is behind it"
     assert not source.context.run(source.context.engine.moving.aside, {"after": 0, "n": 9}), "nothing is on its way"
     second.complete(now=at(2))
-    source.move(to=target, now=at(2))
+    source.move(ALL, to=target, now=at(2))
     assert target.pop(now=at(101)) is None, "they expire there"
     other.close()
 
@@ -963,11 +965,11 @@ def check_refuses_all(queue: Queue, held: Claim, other: Queue) -> None:
         "cancel": lambda: queue.cancel([1]),
         "is_cancelled": lambda: queue.is_cancelled(held),
         "reschedule": lambda: queue.reschedule(1, delay=5),
-        "move": lambda: queue.move(to=other),
-        "move to it": lambda: other.move(to=queue),
-        "redrive": queue.redrive,
+        "move": lambda: queue.move(ALL, to=other),
+        "move to it": lambda: other.move(ALL, to=queue),
+        "redrive": lambda: queue.redrive(ALL),
         "purge": queue.purge,
-        "purge_dead": queue.purge_dead,
+        "purge_dead": lambda: queue.purge_dead(ALL),
         "purge_history": lambda: queue.purge_history(0),
         "pause": queue.pause,
         "resume": queue.resume,

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tablequeue import Database, NewMessage, Queue, Rate
+from tablequeue import ALL, Database, NewMessage, Queue, Rate
 from tablequeue.engines import engine_class
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.engine import Engine
@@ -325,11 +325,11 @@ VERBS: dict[str, Verb] = {
     "sweep of a run": Verb(
         lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), {"strict": True}, push_four, 3, 2, True, 20, in_run=True
     ),
-    "redrive": Verb(lambda m: m.queue.redrive(now=at(2)), LAST, bury_three),
+    "redrive": Verb(lambda m: m.queue.redrive(ALL, now=at(2)), LAST, bury_three),
     "redrive by id": Verb(
         lambda m: m.queue.redrive([letter.id for letter in m.queue.dead()][:2], now=at(2)), LAST, bury_three
     ),
-    "redrive to a group": Verb(lambda m: m.queue.redrive(now=at(2)), GROUPS | LAST, bury_three, promotes=True),
+    "redrive to a group": Verb(lambda m: m.queue.redrive(ALL, now=at(2)), GROUPS | LAST, bury_three, promotes=True),
     "cancel": Verb(lambda m: m.queue.cancel(first_two(m), now=at(2)), before=push_four),
     "cancel by a predicate": Verb(lambda m: m.queue.cancel(lambda message: True, now=at(2)), before=push_four),
     "cancel without history": Verb(lambda m: m.queue.cancel(first_two(m), now=at(2)), {"history": "none"}, push_four),
@@ -407,7 +407,7 @@ def stop_in_move(place: Place, number: int, pipe: Connection) -> None:
     steps = Steps(_standing_at(number, pipe))
     database = open_stepping(place, steps)
     steps.armed = True
-    database.queue("a").move(to=database.queue("b"))
+    database.queue("a").move(ALL, to=database.queue("b"))
     steps.step("returned")
 
 

@@ -13,7 +13,7 @@ from threading import BrokenBarrierError
 from time import monotonic_ns
 from typing import Any
 
-from tablequeue import LeaseLost, NewMessage
+from tablequeue import ALL, LeaseLost, NewMessage
 from tests.servers import Place
 
 # A server of fresh processes, not a fork of the tests: nothing is inherited, as between an application's own
@@ -80,7 +80,7 @@ def live_with_limits(place: Place, number: int, pushes: int, pipe: Connection) -
                     claim.fail("stopped")
                 elif end < 0.3:
                     claim.fail("dead", retry=False)
-                    queue.redrive()
+                    queue.redrive(ALL)
                 elif end < 0.98:
                     claim.complete()  # else its lease expires
     pipe.send("done")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import Claim, LeaseLost, Queue
+from tablequeue import ALL, Claim, LeaseLost, Queue
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.states import STATES
 from tests.servers import Kind, Place
@@ -315,7 +315,7 @@ class Runner:
         assert eve.definition.order == "due" or not eve.peek(1), "what is ready is not seen"
         while True:
             self._drain(self.queue, at(LATE), account)
-            if not self.queue.redrive(now=at(LATE)):
+            if not self.queue.redrive(ALL, now=at(LATE)):
                 break
         stats = self.queue.stats(now=at(LATE))
         left = {state: count for state in STATES if (count := getattr(stats, state))}
@@ -520,7 +520,7 @@ def move() -> Any:
 
     def run(session: Session) -> Noted:
         other = session.database.queue(OTHER)
-        moved = session.queue.move(to=other, now=at(0))
+        moved = session.queue.move(ALL, to=other, now=at(0))
         there = set()
         while claims := other.pop_many(100, now=at(LATE)):
             there |= {*ids_of(claims)}
@@ -570,7 +570,7 @@ def reschedule(delay: float) -> Any:
 @_step
 def redrive() -> Any:
     def run(session: Session) -> Noted:
-        redriven = session.queue.redrive(now=at(0))
+        redriven = session.queue.redrive(ALL, now=at(0))
         return lambda account: f"redrove {redriven}"
 
     return run

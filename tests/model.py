@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
-from tablequeue import Definition
+from tablequeue import ALL, Definition
 from tablequeue.model.states import WAITING_STATES
+from tablequeue.verbs.maintain import All
 
 Held = tuple[int, str]  # a claim: its id and its token
-Which = Sequence[int] | Callable[["Item"], bool] | None  # dead letters
+Which = Sequence[int] | Callable[["Item"], bool] | Literal[All.ALL]  # dead letters
 
 
 class Refusal(Exception):
@@ -144,7 +145,7 @@ class Model:
                 spent = item.attempts >= self.definition.max_attempts
                 live = "scheduled" if wait else "ready"
                 item.state = state = "dead" if spent and not is_over(item, now) else item.after_run(live)
-                item.due_at = item.due_at if spent else now + timedelta(seconds=wait)
+                item.due_at = item.due_at if state == "dead" else now + timedelta(seconds=wait)
         return state
 
     def release(self, claims: Iterable[Held], delay: float, now: datetime) -> None:
@@ -239,7 +240,7 @@ class Model:
         item.state = "cancelled"
 
     def _dead(self, which: Which) -> list[Item]:
-        chosen = which if callable(which) else lambda item: which is None or item.id in which
+        chosen = which if callable(which) else lambda item: which is ALL or item.id in which
         return [item for item in self.live.values() if item.state == "dead" and chosen(item)]
 
     def sweep(self, now: datetime, locked: Container[int] = ()) -> None:

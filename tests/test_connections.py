@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 import tablequeue
 import tablequeue.aio
-from tablequeue import Claim, Database, Queue, Subscription, TablequeueError, Topic
+from tablequeue import ALL, Claim, Database, Queue, Subscription, TablequeueError, Topic
 from tablequeue.engines import operations
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.operations import OPERATIONS, Effect
@@ -104,10 +104,10 @@ VERBS: dict[str, Verb] = {
     "Queue.pause": lambda scene: scene.queue.pause(),
     "Queue.resume": lambda scene: scene.queue.resume(),
     "Queue.dead": lambda scene: scene.queue.dead()[0],
-    "Queue.redrive": lambda scene: scene.queue.redrive(),
-    "Queue.move": lambda scene: scene.queue.move(to=scene.other),
+    "Queue.redrive": lambda scene: scene.queue.redrive(ALL),
+    "Queue.move": lambda scene: scene.queue.move(ALL, to=scene.other),
     "Queue.move_batches": lambda scene: [*scene.queue.move_batches(to=scene.other)],
-    "Queue.purge_dead": lambda scene: scene.queue.purge_dead(),
+    "Queue.purge_dead": lambda scene: scene.queue.purge_dead(ALL),
     "Queue.purge_history": lambda scene: scene.queue.purge_history(0),
     "Queue.purge": lambda scene: scene.queue.purge(),
     "Queue.drop": lambda scene: scene.queue.drop(),

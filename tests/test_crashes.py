@@ -26,7 +26,7 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import Database, Message, Queue
+from tablequeue import ALL, Database, Message, Queue
 from tablequeue.engines import engine_class
 from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
 from tablequeue.model.states import STATES
@@ -129,9 +129,9 @@ def test_a_move_killed_at_any_step_moves_all_or_nothing(place: Place, definition
     queue, other = (database.create_queue(name, payload="text", **definition) for name in "ab")
     everything = ["a", "b", "c"]
     queue.push_many(everything, **design_group(queue, "g"))
-    words = steps_of(place, lambda database: database.queue("a").move(to=database.queue("b")))
+    words = steps_of(place, lambda database: database.queue("a").move(ALL, to=database.queue("b")))
     for number in range(1, len(words) + 1):
-        other.move(to=queue)
+        other.move(ALL, to=queue)
         with standing(crashes.stop_in_move, place, number) as pipe:
             assert answer(pipe) == words[number - 1]
         found = [sorted(message.payload for message in shape(each)) for each in (queue, other)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Claim, Queue
+from tablequeue import ALL, Claim, Queue
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -104,7 +104,7 @@ def found_at_once(
 
 def redrive_all(queue: Queue, claim: Claim) -> None:
     claim.fail("no")
-    assert queue.redrive() == 1
+    assert queue.redrive(ALL) == 1
 
 
 def redrive_it(queue: Queue, claim: Claim) -> None:

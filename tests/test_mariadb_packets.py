@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
-from tablequeue import Database, Queue, Rate
+from tablequeue import ALL, Database, Queue, Rate
 from tablequeue.errors import ConnectionLost
 from tablequeue.verbs import topics
 from tablequeue.verbs.context import Context, Params
@@ -56,7 +56,7 @@ def live(queue: Queue) -> None:
         first.complete()
     queue.complete_many(queue.pop_many(3))
     if queue.definition.dead_letter_to is None:
-        queue.redrive()  # else it moves messages from the other queue
+        queue.redrive(ALL)  # else it moves messages from the other queue
     queue.purge()
 
 

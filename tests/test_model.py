@@ -31,7 +31,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tablequeue import Backoff, Claim, Database, LiveState, Message, NewMessage, Queue
+from tablequeue import ALL, Backoff, Claim, Database, LiveState, Message, NewMessage, Queue
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost
 from tablequeue.model.states import STATES
 from tests.model import Item, Model, Refusal
@@ -102,7 +102,7 @@ WHO = st.sampled_from(CONSUMERS)
 SIZE = st.sampled_from([1, 1, 1, 2, 5])
 RETRY_IN = st.sampled_from([None, 0, 500])
 # Dead letters: all, or the payload of some, or the places of their ids among all that were ever given.
-WHICH = st.one_of(st.none(), st.sampled_from("abc"), st.lists(st.integers(0, 9), max_size=3))
+WHICH = st.one_of(st.just(ALL), st.sampled_from("abc"), st.lists(st.integers(0, 9), max_size=3))
 FIRST = st.lists(NEWS, max_size=5)
 DELAY = st.sampled_from([0, 0, 500])
 STEPS = st.lists(
@@ -245,7 +245,7 @@ class Life(RuleBasedStateMachine):
             claims += self._pop(who, 1, None)
         return multiple(*claims)
 
-    @rule(who=WHO, which=WHICH.filter(lambda which: which is not None))
+    @rule(who=WHO, which=WHICH.filter(lambda which: which is not ALL))
     def cancel(self, who: str, which: Any) -> None:
         self._cancel(who, which)
 
@@ -294,15 +294,18 @@ class Life(RuleBasedStateMachine):
         kept = self.model.gone if self.definition.keeps_history else {}
         same(None if message is None else message.id, after if after in {**self.model.live, **kept} else None)
         if self.definition.keeps_history:
-            same(ids_of(queue.history(limit)), sorted(self.model.gone, reverse=True)[:limit])
+            gone = sorted(self.model.gone, reverse=True)
+            same(ids_of(queue.history(limit)), gone[:limit])
+            same(ids_of(queue.history(limit, after=after)), [id for id in gone if id < after][:limit])
 
     @precondition(lambda self: self.once)
-    @rule(who=WHO, older_than=st.sampled_from([None, 0, 500]), limit=st.integers(1, 9))
-    def lost(self, who: str, older_than: int | None, limit: int) -> None:
+    @rule(who=WHO, older_than=st.sampled_from([None, 0, 500]), limit=st.integers(1, 9), after=st.integers(0, 5))
+    def lost(self, who: str, older_than: int | None, limit: int, after: int) -> None:
         before = self.time - timedelta(seconds=LEASE if older_than is None else older_than)
         gone = sorted(self.model.gone.items())
         expected = [id for id, item in gone if item.finished_at is None and (item.popped_at or before) <= before]
-        same(ids_of(self._queue(who).lost(limit, older_than=older_than, now=self._now())), expected[:limit])
+        expected = [id for id in expected if id > after][:limit]
+        same(ids_of(self._queue(who).lost(limit, after=after, older_than=older_than, now=self._now())), expected)
 
     @invariant()
     def content(self) -> None:
@@ -444,7 +447,7 @@ class Life(RuleBasedStateMachine):
         if isinstance(which, str):
             return lambda message: message.payload == which
         ids = sorted(self.model.live | self.model.gone)
-        return which and [ids[place] for place in which if place < len(ids)]
+        return which if which is ALL else [ids[place] for place in which if place < len(ids)]
 
     def _options(self, new: New) -> dict[str, Any]:
         due = None if new.due is None else self.time + timedelta(seconds=new.due)

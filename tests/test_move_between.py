@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Message, NewMessage, Queue
+from tablequeue import ALL, Message, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, TablequeueError
 from tablequeue.verbs import doctor
 from tests import mssql
@@ -82,7 +82,7 @@ def test_a_message_keeps_what_it_has(two: Two) -> None:
     claim = claimed(source)
     assert claim.id == held
     before = {one.id: one for one in everything(source) if one.id != held}
-    moved = source.move(to=target)
+    moved = source.move(ALL, to=target)
     assert [*moved] == sorted(before)
     assert [*moved.values()] == sorted(moved.values())
     for id, message in before.items():
@@ -90,9 +90,9 @@ def test_a_message_keeps_what_it_has(two: Two) -> None:
     assert counts(source) == {"in_progress": 1}
     assert aside(source) == 0
     claim.release()
-    assert source.move(to=target).keys() == {held}
-    assert target.redrive() == 1
-    assert source.move(to=target) == {}
+    assert source.move(ALL, to=target).keys() == {held}
+    assert target.redrive(ALL) == 1
+    assert source.move(ALL, to=target) == {}
     assert counts(source) == {}
 
 
@@ -107,7 +107,7 @@ def test_a_message_keeps_what_it_has(two: Two) -> None:
 def test_payloads_of_each_type(two: Two, payload: Any, payloads: list[Any]) -> None:
     source, target = two.queues(payload=payload)
     source.push_many(payloads)
-    source.move(to=target)
+    source.move(ALL, to=target)
     assert [claim.payload for claim in target.pop_many(9)] == payloads
 
 
@@ -121,7 +121,7 @@ def test_a_payload_that_the_target_cannot_hold_stays(two: Two, options: dict[str
     group = {"group": "x"} if options else {}
     source.push_many([*range(5), deep, *range(5, 10)], **group)  # type: ignore[call-overload]
     for _ in range(2):
-        assert "these stay" in refuses(BadPayload, source.move, to=target).cause
+        assert "these stay" in refuses(BadPayload, source.move, ALL, to=target).cause
     assert counts(target)["ready"] == (1 if options else 10)
     if options:
         assert counts(target)["blocked"] == 4, "and what is behind it"
@@ -134,7 +134,7 @@ def test_a_payload_that_the_target_cannot_hold_stays(two: Two, options: dict[str
 def test_what_expires_does_so_there(two: Two) -> None:
     source, target = two.queues(expires=60)
     source.push_many([NewMessage("short"), NewMessage("long", expires=900)], now=at(0))
-    source.move(to=target, now=at(1))
+    source.move(ALL, to=target, now=at(1))
     assert claimed(target, now=at(61)).payload == "long"
     assert target.pop(now=at(61)) is None
 
@@ -150,15 +150,15 @@ def test_groups_keep_their_order(two: Two, options: dict[str, Any]) -> None:
     claim = claimed(source)
     assert claim.payload == 0
     if group:
-        assert len(source.move(to=target)) == 2
+        assert len(source.move(ALL, to=target)) == 2
         assert [message.payload for message in everything(source)] == [0, 1, 2, 3]
     else:
-        assert source.move(to=target) == {}
+        assert source.move(ALL, to=target) == {}
     assert source.pop() is None
     claim.fail("no", retry_in=0)
     source.push(4, **group)  # type: ignore[call-overload]
     assert source.pop() is None, "the source is paused"
-    assert len(source.move(to=target)) == 5
+    assert len(source.move(ALL, to=target)) == 5
     done = []
     while batch := target.pop_many(9):
         done += [one.payload for one in batch]
@@ -171,7 +171,7 @@ def test_a_key_that_is_taken_stays(two: Two) -> None:
     source, target = two.queues()
     target.push("there", key="k")
     ids = source.push_many([NewMessage(1), NewMessage(2, key="k"), NewMessage(3, key="l")])
-    error = refuses(DuplicateKey, source.move, to=target)
+    error = refuses(DuplicateKey, source.move, ALL, to=target)
     assert error.keys == ("k",)
     assert "the others were moved" in error.cause
     assert [message.id for message in everything(source)] == [ids[1]]
@@ -179,18 +179,18 @@ def test_a_key_that_is_taken_stays(two: Two) -> None:
     assert [claim.payload for claim in target.pop_many(9)] == ["there", 1, 3]
     refuses(DuplicateKey, target.push, 4, key="l")
     target.context.run(target.context.messages.purge, {"state": "in_progress", "n": 9})
-    assert source.move(to=target).keys() == {ids[1]}
+    assert source.move(ALL, to=target).keys() == {ids[1]}
 
 
 def test_keys_for_a_time_stay_taken_there(two: Two) -> None:
     source, target = two.queues(key_for=300)
     source.push_many([NewMessage(1, key="k"), NewMessage(2)])
-    source.move(to=target)
+    source.move(ALL, to=target)
     claimed(target).complete()
     refuses(DuplicateKey, target.push, 3, key="k")
     source.push_many([NewMessage(4, key="l")])
     target.push(5, key="l")
-    refuses(DuplicateKey, source.move, to=target)
+    refuses(DuplicateKey, source.move, ALL, to=target)
     assert [message.payload for message in everything(source)] == [4]
 
 
@@ -325,7 +325,7 @@ def test_twenty_kills_under_load(two: Two) -> None:
             number = chance.randint(1, 120)
             with started(1, stop_in_move_between, until_killed(two, number, False)) as (pipe,):
                 answer(pipe)
-    while source.move(to=target):
+    while source.move(ALL, to=target):
         pass
     assert counts(source).keys() <= {"finished"}
     while batch := target.pop_many(500):
@@ -346,7 +346,7 @@ def test_two_moves_at_once(two: Two) -> None:
     def move() -> None:
         first, second = (place.open().queue("work") for place in two)
         barrier.wait()
-        moved.append(first.move(to=second))
+        moved.append(first.move(ALL, to=second))
 
     threads = [Thread(target=move, daemon=True) for _ in range(2)]
     for thread in threads:
@@ -372,7 +372,7 @@ def test_a_move_that_wakes_up_late_adds_nothing(two: Two) -> None:
 
     def after_the_other(operation: Any, *args: Any, **options: Any) -> Any:
         runner.run = run  # type: ignore[method-assign]
-        assert len(source.move(to=target)) == 5
+        assert len(source.move(ALL, to=target)) == 5
         return run(operation, *args, **options)
 
     moving = late[0].context.engine.moving
@@ -407,7 +407,7 @@ def test_a_key_that_is_taken_at_the_last_moment_goes_back(two: Two, options: dic
         return rows
 
     source.context.runner.run = look  # type: ignore[method-assign]
-    assert refuses(DuplicateKey, source.move, to=target).keys == ("k",)
+    assert refuses(DuplicateKey, source.move, ALL, to=target).keys == ("k",)
     if options:
         assert aside(source) == 2
     else:
@@ -416,7 +416,7 @@ def test_a_key_that_is_taken_at_the_last_moment_goes_back(two: Two, options: dic
     claim = claimed(target)
     assert claim.payload == "there"
     claim.complete()
-    source.move(to=target)
+    source.move(ALL, to=target)
     assert [message.payload for message in everything(target)] == ([1, 2] if options else [2, 1])
 
 
@@ -429,7 +429,7 @@ def test_a_target_that_is_dropped_in_the_middle(two: Two) -> None:
     with pytest.raises(TablequeueError):
         next(moves)
     again = two.target.open().create_queue("work")
-    assert len(source.move(to=again)) == 1500
+    assert len(source.move(ALL, to=again)) == 1500
     assert [message.payload for message in everything(again)] == [*range(1000, 2500)]
 
 
@@ -442,20 +442,20 @@ def test_a_source_that_is_renamed_in_the_middle(two: Two) -> None:
     database = two.source.open()
     database.rename("work", "old work")
     two.target.open().rename("work", "new work")
-    database.queue("old work").move(to=two.target.open().queue("new work"))
+    database.queue("old work").move(ALL, to=two.target.open().queue("new work"))
     assert [message.payload for message in everything(target)] == [*range(2500)]
 
 
 def test_what_is_refused(two: Two) -> None:
     source, target = two.queues()
     source.push_many(range(3))
-    assert "both queues" in refuses(BadInput, source.move, to=two.source.open().queue("work")).cause
+    assert "both queues" in refuses(BadInput, source.move, ALL, to=two.source.open().queue("work")).cause
     for name, options in (("text", {"payload": "text"}), ("groups", {"groups": True}), ("fair", {"groups": "fair"})):
         other = two.target.open().create_queue(name, **options)
-        refuses(BadInput, source.move, to=other)
+        refuses(BadInput, source.move, ALL, to=other)
         refuses(BadInput, source.move_batches, to=other)
     refuses(BadInput, source.move, [1], to=target)
-    refuses(BadInput, source.move, to=target, state="dead")
+    refuses(BadInput, source.move, ALL, to=target, state="dead")
     refuses(BadInput, source.move_batches, to=two.source.open().create_topic("events").subscribe("mail"))
     none = two.target.open().create_queue("none", history="none")
     refuses(BadInput, lambda: [*source.move_batches(to=none, history=True)])
@@ -487,8 +487,8 @@ def test_a_target_that_is_a_source_too(two: Two) -> None:
     first, second = ([message.payload for message in everything(queue)] for queue in queues)
     assert first == second == []
     source, target = queues
-    assert len(source.move(to=target)) == 3
-    assert len(target.move(to=source)) == 6
+    assert len(source.move(ALL, to=target)) == 3
+    assert len(target.move(ALL, to=source)) == 6
     assert len(everything(source)) == 6
     assert aside(source) == aside(target) == 0
     assert not any("on their way" in finding.cause for finding in doctor.of_queue(source.context))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, NewMessage, errors
+from tablequeue import ALL, Database, NewMessage, errors
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.listener import SQLServerPoll
@@ -167,7 +167,7 @@ def test_every_verb_binds_its_parameters(server: Server) -> None:
         claim.release()
         claim.complete()
         queue.purge()
-        queue.redrive()
+        queue.redrive(ALL)
         queue.redrive([1])
         queue.purge_dead([1])
         queue.peek()

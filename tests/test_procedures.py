@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database, Queue, errors
+from tablequeue import ALL, Backoff, Database, Queue, errors
 from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.definition import Delivery
@@ -88,7 +88,7 @@ def test_dead_letters_move_to_another_queue(db: Database) -> None:
     assert [message.errors[-1].error for message in failed.peek()] == ["no", "lease expired"]
     assert [message.headers["tablequeue-origin"]["id"] for message in failed.peek()] == ids
     assert counts(queue) == {}
-    assert queue.redrive() == 2
+    assert queue.redrive(ALL) == 2
 
 
 def test_expired_messages_without_a_history_move_there_too(db: Database) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, Definition, NewMessage, Queue
+from tablequeue import ALL, Claim, Database, Definition, NewMessage, Queue
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.engines.base import Params, Table
@@ -37,7 +37,7 @@ OPERATIONS = {
     for operation in " ".join(VERBS.values()).split()
 }
 ID, STATE = COLUMNS.index("id"), COLUMNS.index("state")
-ALL: Params = {"low": 0, "high": (1 << 63) - 1, "n": 10_000}
+WHOLE: Params = {"low": 0, "high": (1 << 63) - 1, "n": 10_000}
 # Text that the columns of JSON take, and that Python cannot read.
 UNREADABLE = "[1e400]"
 
@@ -82,9 +82,9 @@ class Recorder:
         return method
 
     def _look(self, cursor: Cursor, table: Table) -> None:
-        rows = list(self._reads.live(cursor, table, ALL))
+        rows = list(self._reads.live(cursor, table, WHOLE))
         if table.definition.keeps_history:
-            rows += self._reads.history(cursor, table, ALL)
+            rows += self._reads.history(cursor, table, WHOLE)
         after = {row[ID]: row[STATE] for row in rows}
         before = self._states.get(table.table_name, {})
         if self._running:
@@ -142,7 +142,7 @@ def live_through(database: Database, queue: Queue) -> None:
 
     def empty() -> None:
         queue.purge()
-        queue.purge_dead()
+        queue.purge_dead(ALL)
 
     def take(**options: Any) -> Claim | None:
         with database.engine.begin() as connection:
@@ -226,14 +226,14 @@ def _move(database: Database, queue: Queue, push: Callable[..., int]) -> None:
         connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}' where id = {empty}"))  # noqa: S608
     with database.engine.begin() as connection:
         assert queue.take(connection) is None
-    assert queue.move(to=other) == {empty: 1}
+    assert queue.move(ALL, to=other) == {empty: 1}
     # Those behind it are blocked in a queue with groups.
     ids = [push(1), push(2), push(3, delay=3000)]
     assert len(queue.move(ids[1:], to=other)) == 2
-    assert len(queue.move(to=other)) == 1
+    assert len(queue.move(ALL, to=other)) == 1
     later = push(4, delay=3000)
     assert len(queue.move([later], to=other)) == 1
-    assert len(other.move(to=queue)) == 5
+    assert len(other.move(ALL, to=queue)) == 5
 
 
 def _fail_and_recover(queue: Queue, push: Callable[..., int]) -> None:
@@ -249,12 +249,12 @@ def _fail_and_recover(queue: Queue, push: Callable[..., int]) -> None:
     pop(1).release(now=at(1))
     pop(2).release(delay=5, now=at(2))
     pop(10).fail("no", retry=False, now=at(10))
-    assert queue.redrive(now=at(11)) == 1
+    assert queue.redrive(ALL, now=at(11)) == 1
     empty_handed = pop(20)
     empty_handed.fail("no", retry_in=5, now=at(20))
     assert pop(30, lease=5).id == empty_handed.id
     queue.pop(now=at(40))  # it swept: the lease had expired, and with it the last attempt
-    queue.redrive(now=at(40))
+    queue.redrive(ALL, now=at(40))
     pop(50, lease=5)
     last = pop(60)
     push(2, now=at(60), delay=3000)

@@ -230,6 +230,7 @@ def mistakes(db: Database, emails: Queue) -> None:
         lambda: emails.push(1, delay="1"),  # type: ignore
         lambda: emails.peek(state="finished"),  # type: ignore
         lambda: emails.pop(lease="1"),  # type: ignore
+        lambda: emails.redrive(None),  # type: ignore
         lambda: emails.push(1, connection="tablequeue.db"),  # type: ignore
         lambda: db.create_topic("events", keep="always"),  # type: ignore
         lambda: db.create_topic("events", order="lifo"),  # type: ignore

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tablequeue.topic import Lag, Start, Subscription, Topic
     from tablequeue.verbs.cancel import Cancellation
     from tablequeue.verbs.doctor import Finding
+    from tablequeue.verbs.maintain import ALL
     from tablequeue.verbs.move_between import Moved
     from tablequeue.verbs.stats import Activity, Stats, Times, Window
 
@@ -44,6 +45,7 @@ _NAMES = {
     "model.message": "AttemptError Claim Message NewMessage",
     "verbs.cancel": "Cancellation",
     "verbs.doctor": "Finding",
+    "verbs.maintain": "ALL",
     "verbs.move_between": "Moved",
     "verbs.stats": "Activity Stats Times Window",
     "model.options": "QueueOptions SubscriptionOptions TopicOptions",
@@ -76,6 +78,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ALL",
     "Activity",
     "AttemptError",
     "Backoff",

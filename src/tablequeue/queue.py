@@ -521,20 +521,23 @@ class Queue:
         return stats.stats(self.context, window, now)
 
     def lost(
-        self, limit: int = 100, *, older_than: Duration | None = None, now: datetime | None = None
+        self, limit: int = 100, *, after: int = 0, older_than: Duration | None = None, now: datetime | None = None
     ) -> list[Message]:
-        """Return the first messages delivered at most once that no consumer has completed, by id, with their errors.
+        """Return the first messages delivered at most once that no consumer has completed, with ids above `after`.
 
-        They were popped `older_than` ago or earlier (the queue's lease if not given). Later ones may yet be completed.
+        By id, with their errors. They were popped `older_than` ago or earlier (the queue's lease if not given). Later
+        ones may yet be completed.
         """
-        return inspect.lost(self.context, limit, older_than, now)
+        return inspect.lost(self.context, limit, after, older_than, now)
 
-    def history(self, limit: int = 100, *, before: int | None = None) -> list[Message]:
-        """Return the last `limit` messages that left the queue with ids below `before`, highest id first.
+    def history(self, limit: int = 100, *, after: int | None = None) -> list[Message]:
+        """Return the messages that left the queue, highest id first: the first `limit` of them, or those after `after`.
+
+        after   the id of the last message of the page before: the next one has the ids below it.
 
         `BadInput` if the queue keeps none.
         """
-        return inspect.history(self.context, limit, before)
+        return inspect.history(self.context, limit, after)
 
     def history_bounds(self) -> tuple[int, int] | None:
         """Return the lowest and the highest id in the history; None if it is empty."""
@@ -626,26 +629,26 @@ class Queue:
         """Return the first dead letters with ids above `after`, by id, each with every error."""
         return inspect.peek(self.context, limit, "dead", after)
 
-    def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
+    def redrive(self, which: Which, *, now: datetime | None = None) -> int:
         """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
 
         Dead letters in another queue (`dead_letter_to`) move back, with new ids. In that queue itself, those that wait
         there move back to where they came from. One whose key another message has by now stays where it is.
 
-        which   their ids, or a function of a `Message` that is true for them; all if not given. Of messages that moved
+        which   their ids, a function of a `Message` that is true for them, or `tablequeue.ALL`. Of messages that moved
                 to another queue: the ids that they had here.
         """
         return maintain.redrive(self.context, which, now)
 
     def move(
-        self, which: Which = None, *, to: Queue, state: LiveState | None = None, now: datetime | None = None
+        self, which: Which, *, to: Queue, state: LiveState | None = None, now: datetime | None = None
     ) -> dict[int, int]:
         """Move messages that no consumer holds to another queue; return their old ids with the new ones.
 
-        which   their ids: all of them in one transaction, or none; or a function of a `Message` that is true for them;
-                all if not given.
+        which   their ids: all of them in one transaction, or none; a function of a `Message` that is true for them; or
+                `tablequeue.ALL`.
         to      a queue with the same payload type, and groups if this one has them. If it is of another database, all
-                messages are moved, as by `move_batches`: leave `which` and `state` out.
+                messages are moved, as by `move_batches`: `which` is then `ALL`, and `state` is left out.
         state   only those that are `ready`, `scheduled`, `blocked` or `dead`; of all these if not given.
 
         A message keeps its payload, headers, key, group, priority, due time, attempts, errors, producer and
@@ -680,7 +683,7 @@ class Queue:
         """
         return move.move_batches(self.context, to.context, history, follow, now)
 
-    def purge_dead(self, which: Which = None) -> int:
+    def purge_dead(self, which: Which) -> int:
         """Delete dead letters, chosen as in `redrive`, and return how many."""
         return maintain.purge_dead(self.context, which)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Backoff, Database, Definition, Queue, Rate
+from tablequeue import ALL, Backoff, Database, Definition, Queue, Rate
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers
 from tablequeue.verbs import context
 from tests import checks
@@ -198,7 +198,7 @@ def test_dead_letters_go_elsewhere(place: Place, monkeypatch: pytest.MonkeyPatch
     assert claimed(other).fail("no", retry=False) == "dead"
     assert [message.payload for message in queue.dead()] == ["before"]
     assert [message.payload for message in failed.peek()] == ["after", "late"]
-    assert queue.redrive() == 3
+    assert queue.redrive(ALL) == 3
     queue.alter(dead_letter_to=None)
     failed.drop()
     claimed(queue).fail("no", retry=False)

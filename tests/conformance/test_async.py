@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import tablequeue
-from tablequeue import Claim, Database, Empty, LeaseLost, Queue, aio
+from tablequeue import ALL, Claim, Database, Empty, LeaseLost, Queue, aio
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
 from tablequeue.aio.database import _own_url
 from tablequeue.aio.threads import Threads
@@ -226,7 +226,7 @@ async def test_a_life(place: Place) -> None:
         claim = await claimed(queue, now=at(30))
         await queue.complete(claim, now=at(31))
         assert [message.finished_at async for batch in _batches(queue) for message in batch] == [at(31), at(21)]
-        assert await queue.redrive() == 1
+        assert await queue.redrive(ALL) == 1
         await queue.drop()
         await refuses(QueueNotFound, db.queue, "work")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Message, PayloadType, Queue
+from tablequeue import ALL, Database, Message, PayloadType, Queue
 from tablequeue.engines.base import BRIEF
 from tablequeue.model.payload import Unreadable
 from tablequeue.verbs import inspect
@@ -75,7 +75,7 @@ def check(target: Any, queue: Queue, payload: Any) -> None:
         same(message, payload)
     claim.complete()
     claimed(queue).complete()
-    queue.purge_dead()
+    queue.purge_dead(ALL)
 
 
 def test_a_mutant_that_reads_whole_payloads_is_detected(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

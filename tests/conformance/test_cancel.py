@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Cancellation, Cancelled, Database, Queue
+from tablequeue import ALL, Cancellation, Cancelled, Database, Queue
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.verbs import finish, sweep
 from tests.callers import Caller
@@ -43,7 +43,7 @@ def test_a_dead_letter_is_gone_with_its_errors(queue: Queue) -> None:
     id = push(queue)
     claimed(queue).fail("why", retry=False)
     assert queue.cancel(id).cancelled == (id,)
-    assert queue.redrive() == 0
+    assert queue.redrive(ALL) == 0
     assert outcome(queue, id) == ("cancelled", ["why"])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Backoff, Database, NewMessage, Queue
+from tablequeue import ALL, Backoff, Database, NewMessage, Queue
 from tablequeue.errors import BadDefinition, BadInput, DuplicateKey, QueueDiffers
 from tests.checks import check_dead_letters_move
 from tests.servers import Place
@@ -96,13 +96,13 @@ def test_keys_in_the_other_queue_are_no_conflict(work: Queue, failed: Queue) -> 
         work.push(number, key="k")  # the key is free again
         assert claimed(work).fail(retry=False) == "dead"
     assert counts(failed) == {"ready": 4}
-    assert work.redrive() == 1
+    assert work.redrive(ALL) == 1
     (back,) = work.peek()
     assert (back.payload, back.key) == (0, "k")
     refuses(DuplicateKey, work.push, 4, key="k")
-    assert work.redrive() == 0
+    assert work.redrive(ALL) == 0
     claimed(work).complete()
-    assert work.redrive() == 1
+    assert work.redrive(ALL) == 1
     assert counts(failed) == {"ready": 2}
 
 
@@ -115,7 +115,7 @@ def test_redrive_moves_them_back(work: Queue, failed: Queue, side: str) -> None:
     held = [claimed(failed, lease=600) for _ in range(2)]
     assert held[0].id == own
     queue = {"work": work, "failed": failed}[side]
-    assert queue.redrive() == 4
+    assert queue.redrive(ALL) == 4
     assert (counts(work), counts(failed)) == ({"ready": 4}, {"in_progress": 2})
     back = work.pop_many(10)
     assert [(claim.payload, claim.attempts) for claim in back] == [(number, 1) for number in range(1, 5)]
@@ -139,7 +139,7 @@ def test_a_dead_letter_of_the_other_queue_stays_there_and_comes_back(work: Queue
     failed.push(2)
     assert [claim.fail("never", retry=False) for claim in failed.pop_many(2)] == ["dead", "dead"]
     assert len(failed.dead()) == 2
-    assert failed.redrive() == 2
+    assert failed.redrive(ALL) == 2
     assert ([message.payload for message in work.peek()], [message.payload for message in failed.peek()]) == ([1], [2])
     assert [error.error for error in work.peek()[0].errors] == ["no", "never"]
 
@@ -148,7 +148,7 @@ def test_a_forged_origin_is_not_believed(db: Database, work: Queue, failed: Queu
     other = db.create_queue("other")
     for header in ({"queue": "other", "id": 1, "key": None}, {"queue": "work"}, "work", {"queue": "work", "id": "1"}):
         failed.push(1, headers={"tablequeue-origin": header})
-    assert failed.redrive() == 0
+    assert failed.redrive(ALL) == 0
     assert (counts(other), counts(work), counts(failed)) == ({}, {}, {"ready": 4})
 
 
@@ -160,7 +160,7 @@ def test_designs(db: Database, failed: Queue, design: dict[str, Any]) -> None:
     assert claimed(work).fail("no", retry=False) == "dead"
     second = claimed(work)
     assert second.payload == 2
-    assert work.redrive() == 1
+    assert work.redrive(ALL) == 1
     second.complete()
     again = claimed(work)
     assert (again.payload, again.group) == (1, group)
@@ -176,7 +176,7 @@ def test_those_that_are_blocked_in_their_queue_come_back_in_order(db: Database, 
         claimed(work, now=at(0)).fail(retry=False, now=at(0))
     claimed(failed, now=at(1)).fail(retry_in=60, now=at(1))
     assert failed.stats(now=at(2)).blocked == 3
-    assert work.redrive(now=at(2)) == 4
+    assert work.redrive(ALL, now=at(2)) == 4
     assert counts(failed) == {}
     assert [claim.payload for claim in work.pop_many(4, same_group=True, now=at(3))] == [0, 1, 2, 3]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablequeue import Database, NewMessage, Queue
+from tablequeue import ALL, Database, NewMessage, Queue
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, BadInput
@@ -35,7 +35,7 @@ def test_without_a_history_it_is_a_dead_letter(db: Database, options: dict[str, 
     ids = queue.push_many("ab", **group, now=at(0))
     assert queue.pop(now=at(60)) is None
     assert [(message.id, message.errors[-1].error) for message in queue.dead()] == [(id, "expired") for id in ids]
-    assert queue.redrive(now=at(70)) == 2
+    assert queue.redrive(ALL, now=at(70)) == 2
     assert claimed(queue, now=at(1000)).id in ids, "a redriven message expires no more"
 
 
@@ -99,7 +99,7 @@ def test_without_a_history_it_moves_to_the_queue_for_dead_letters(db: Database) 
     assert queue.pop(now=at(60)) is None
     letters = [(message.headers["tablequeue-origin"]["id"], message.errors[-1].error) for message in failed.peek()]
     assert (letters, counts(queue)) == ([(id, "expired") for id in ids], {})
-    assert queue.redrive() == 2
+    assert queue.redrive(ALL) == 2
     assert len(queue.pop_many(2, now=at(1000))) == 2
 
 

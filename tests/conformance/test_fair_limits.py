@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Database, Definition, NewMessage, Queue, Rate
+from tablequeue import ALL, Database, Definition, NewMessage, Queue, Rate
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, QueueDiffers, TablequeueError
 from tests import checks
@@ -261,7 +261,7 @@ def test_each_way_out_frees_the_place(db: Database) -> None:
     claimed(queue, now=at(0)).release(now=at(0))
     claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))
     claimed(queue, now=at(0)).fail("no", retry=False, now=at(0))
-    queue.redrive(now=at(0))
+    queue.redrive(ALL, now=at(0))
     told = claimed(queue, now=at(0))
     queue.cancel(told.id, now=at(0))
     assert queue.pop(now=at(0)) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database, NewMessage, Queue
+from tablequeue import ALL, Backoff, Database, NewMessage, Queue
 from tablequeue.errors import BadInput, LeaseLost
 from tests.callers import Caller
 from tests.checks import check_one_in_progress_per_group
@@ -123,7 +123,7 @@ def test_redriven_letters_queue_up_again_in_order(queue: Queue) -> None:
     assert ids_of(queue.dead()) == [first, second]
     claim = claimed(queue, now=at(10))
     assert claim.id == third
-    assert queue.redrive(now=at(10)) == 2
+    assert queue.redrive(ALL, now=at(10)) == 2
     assert queue.pop(now=at(10)) is None
     order = [claim.id]
     while claim:

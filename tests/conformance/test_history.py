@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, History, LiveState, Message, Queue
+from tablequeue import ALL, Database, History, LiveState, Message, Queue
 from tablequeue.errors import BadInput
 from tests.checks import check_retention
 from tests.servers import Place
@@ -84,6 +84,13 @@ def test_purge_history_deletes_what_is_that_old(queue: Queue) -> None:
     assert queue.purge_history(0, now=at(30)) == 0
 
 
+def test_none_is_not_all(queue: Queue) -> None:
+    ids = bury(queue, ["a", "b"])
+    refuses(BadInput, queue.redrive, None)
+    refuses(BadInput, queue.purge_dead, None)
+    assert sorted(ids_of(queue.dead())) == sorted(ids)
+
+
 def test_purge_history_of_many(plain: Queue) -> None:
     plain.push_many(["x"] * 2100, now=at(0))
     plain.complete_many(plain.pop_many(2100, now=at(0)), now=at(0))
@@ -136,7 +143,7 @@ def test_redrive_by_ids_by_a_predicate_and_all(queue: Queue) -> None:
     assert ids_of(queue.dead()) == [a]
     assert queue.redrive(is_b, now=at(0)) == 0
     assert queue.redrive(lambda message: False) == 0
-    assert queue.redrive(now=at(0)) == 1
+    assert queue.redrive(ALL, now=at(0)) == 1
     assert queue.dead() == []
     popped = set()
     while (claim := queue.pop(now=at(0))) is not None:
@@ -153,7 +160,7 @@ def test_purge_dead_by_ids_by_a_predicate_and_all(queue: Queue) -> None:
     assert queue.purge_dead(is_b) == 2
     assert ids_of(queue.dead()) == [a]
     assert queue.purge_dead(lambda message: False) == 0
-    assert queue.purge_dead() == 1
+    assert queue.purge_dead(ALL) == 1
     assert counts(queue) == {}
     assert queue.find(b) is None
     assert queue.find(again) is None
@@ -307,7 +314,7 @@ def test_a_window_counts_in_every_order(queue: Queue) -> None:
 def test_the_history_goes_on_before_an_id(queue: Queue) -> None:
     ids = finish(queue, [0, 10, 20])
     assert ids_of(queue.history(2)) == ids[:0:-1]
-    assert ids_of(queue.history(2, before=ids[1])) == ids[:1]
-    assert ids_of(queue.history(1, before=ids[2])) == [ids[1]]
-    assert queue.history(before=ids[0]) == []
-    refuses(BadInput, queue.history, before=-1)
+    assert ids_of(queue.history(2, after=ids[1])) == ids[:1]
+    assert ids_of(queue.history(1, after=ids[2])) == [ids[1]]
+    assert queue.history(after=ids[0]) == []
+    refuses(BadInput, queue.history, after=-1)

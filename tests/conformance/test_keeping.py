@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database, Definition, NewMessage, Queue
+from tablequeue import ALL, Backoff, Database, Definition, NewMessage, Queue
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers, QueueNotFound
 from tablequeue.model.definition import HISTORIES, PAYLOADS
 from tests.servers import Place
@@ -204,8 +204,8 @@ def test_redrive_gives_all_attempts_back_and_keeps_the_errors(queue: Queue) -> N
     claim.fail("attempt 1 again", retry_in=0)
     message = queue.peek()[0]
     assert [error.error for error in message.errors] == ["attempt 1", "attempt 2", "attempt 3", "attempt 1 again"]
-    assert queue.redrive() == 2
-    assert queue.redrive() == 0
+    assert queue.redrive(ALL) == 2
+    assert queue.redrive(ALL) == 0
     assert queue.redrive([]) == 0
     assert sorted(ids_of(queue.pop_many(5))) == [first, second, third]
 
@@ -226,7 +226,7 @@ def test_redrive_of_many(db: Database) -> None:
     for _ in range(3):
         queue.pop_many(1, now=at(1))
     assert counts(queue) == {"dead": 2100}
-    assert queue.redrive() == 2100
+    assert queue.redrive(ALL) == 2100
     assert counts(queue) == {"ready": 2100}
 
 
@@ -236,7 +236,7 @@ def test_purge_dead(queue: Queue) -> None:
     queue.push("ready")
     assert queue.purge_dead([second]) == 1
     assert ids_of(queue.dead()) == [first, third]
-    assert queue.purge_dead() == 2
+    assert queue.purge_dead(ALL) == 2
     assert counts(queue) == {"ready": 1}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Delivery, NewMessage, Queue
+from tablequeue import ALL, Database, Delivery, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey
 from tests.callers import Caller
 from tests.checks import check_keys
@@ -95,7 +95,7 @@ def test_what_leaves_the_queue_frees_its_key(db: Database, way: str) -> None:
             claim.complete()
         elif way == "purge_dead":
             claim.fail("no")
-            queue.purge_dead()
+            queue.purge_dead(ALL)
     second = queue.push(2, key="k")
     assert second > first
     assert claimed(queue).key == "k"
@@ -111,7 +111,7 @@ def test_the_history_keeps_the_key(plain: Queue) -> None:
 def test_a_redriven_letter_has_its_key(plain: Queue) -> None:
     id = plain.push("x", key="k")
     claimed(plain).fail("no")
-    assert plain.redrive() == 1
+    assert plain.redrive(ALL) == 1
     assert plain.push("y", key="k", on_conflict="return") == id
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tablequeue import Backoff, Queue
+from tablequeue import ALL, Backoff, Queue
 from tablequeue.errors import LeaseLost
 from tablequeue.verbs import claim
 from tests.checks import check_fence_after_reclaim, check_poison_is_counted_at_claim
@@ -80,7 +80,7 @@ def test_after_purge_or_drop_of_the_message(place: Place, queue: Queue) -> None:
     claimed(other, lease=10, now=at(10))
     claimed(other, lease=10, now=at(20))
     assert other.pop(now=at(30)) is None
-    assert other.purge_dead() == 1
+    assert other.purge_dead(ALL) == 1
     check_fenced(queue, claim)
 
 

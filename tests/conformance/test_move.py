@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Message, NewMessage, aio
+from tablequeue import ALL, Database, Message, NewMessage, aio
 from tablequeue.errors import BadInput, DuplicateKey
 from tests import checks
 from tests.servers import Place
@@ -33,7 +33,7 @@ def test_scheduled_and_dead_stay_so(db: Database) -> None:
     claimed(source).fail("no")
     later = source.push("later", due=at(0), headers={"a": [1]}, key="k")
     before = {id: found(source, id) for id in (dead, later)}
-    moved = source.move(to=other)
+    moved = source.move(ALL, to=other)
     assert moved.keys() == before.keys()
     for id, message in before.items():
         after = found(other, moved[id])
@@ -41,7 +41,7 @@ def test_scheduled_and_dead_stay_so(db: Database) -> None:
     assert counts(source) == {}
     assert other.pop() is None
     assert claimed(other, now=at(1)).payload == "later"
-    assert other.redrive() == 1
+    assert other.redrive(ALL) == 1
 
 
 def test_in_the_order_of_the_ids(db: Database) -> None:
@@ -62,7 +62,7 @@ def test_only_a_state(db: Database) -> None:
     claimed(source).fail("no")
     source.push(2)
     source.push(3, delay=60)
-    assert len(source.move(to=other, state="dead")) == 1
+    assert len(source.move(ALL, to=other, state="dead")) == 1
     assert (counts(source), counts(other)) == ({"ready": 1, "scheduled": 1}, {"dead": 1})
 
 
@@ -72,7 +72,7 @@ def test_what_a_consumer_holds_is_not_moved(db: Database) -> None:
     claim = claimed(source)
     assert f": {claim.id}, 999;" in refuses(BadInput, source.move, [*ids, 999], to=other).cause
     assert (counts(source), counts(other)) == ({"ready": 2, "in_progress": 1}, {})
-    assert source.move(to=other).keys() == {*ids[1:]}
+    assert source.move(ALL, to=other).keys() == {*ids[1:]}
     claim.complete()
     refuses(BadInput, source.move, [claim.id], to=other)
 
@@ -82,22 +82,22 @@ def test_messages_of_a_pack_are_not_moved(db: Database) -> None:
     ids = source.push_many(range(300))
     claims = source.pop_many(250)
     refuses(BadInput, source.move, [ids[0]], to=other)
-    assert len(source.move(to=other)) == 50
+    assert len(source.move(ALL, to=other)) == 50
     source.release_many(claims)
-    assert len(source.move(to=other)) == 250
+    assert len(source.move(ALL, to=other)) == 250
     assert counts(other) == {"ready": 300}
 
 
 def test_in_a_queue_with_key_for_the_time_of_a_key_begins_with_the_move(db: Database) -> None:
     source, other = db.create_queue("a", key_for=60), db.create_queue("b", key_for=60)
     source.push_many([NewMessage(1, key="k"), NewMessage(2, key="l"), 3], now=at(0))
-    moved = source.move(to=other, now=at(50))
+    moved = source.move(ALL, to=other, now=at(50))
     other.complete_many(other.pop_many(3, now=at(50)), now=at(50))
     assert other.push(4, key="k", on_conflict="return", now=at(109)) == moved[1]
     assert other.push(4, key="k", on_conflict="return", now=at(110)) not in (None, moved[1])
     source.push(5, key="l", now=at(70))
-    assert len(source.move(to=other, now=at(70))) == 1  # the key is taken there, by a message that is finished
-    assert len(other.move(to=source, now=at(75))) == 2  # and here, by one that was moved
+    assert len(source.move(ALL, to=other, now=at(70))) == 1  # the key is taken there, by a message that is finished
+    assert len(other.move(ALL, to=source, now=at(75))) == 2  # and here, by one that was moved
     assert source.push(6, key="l", on_conflict="skip", now=at(75)) is None
 
 
@@ -108,10 +108,10 @@ def test_a_key_that_is_taken_moves_nothing(db: Database) -> None:
     error = refuses(DuplicateKey, source.move, ids, to=other)
     assert error.keys == ("k",)
     assert "'b' have keys of those to move: 'k'" in error.cause
-    assert "'k'" in refuses(DuplicateKey, source.move, to=other).cause
+    assert "'k'" in refuses(DuplicateKey, source.move, ALL, to=other).cause
     assert (counts(source), counts(other)) == ({"ready": 3}, {"ready": 1})
     claimed(other).complete()
-    moved = source.move(to=other)
+    moved = source.move(ALL, to=other)
     assert refuses(DuplicateKey, other.push, 5, key="l").keys == ("l",)
     assert source.push(6, key="k")
     assert found(other, moved[ids[1]]).key == "k"
@@ -123,7 +123,7 @@ def test_between_queues_of_any_kind(db: Database, source: dict[str, Any], target
     one, other = db.create_queue("a", **source), db.create_queue("b", **target)
     one.push_many(range(3))
     one.push(3, delay=timedelta(days=30_000))
-    assert len(one.move(to=other)) == 4
+    assert len(one.move(ALL, to=other)) == 4
     done = []
     while claim := other.pop():
         done.append(claim.payload)
@@ -153,9 +153,9 @@ def test_what_is_refused(db: Database) -> None:
     others = [db.create_queue("text", payload="text"), db.create_queue("groups", groups=True), queue]
     others += [db.create_topic("events").subscribe("mail")]
     for other in others:
-        refuses(BadInput, queue.move, to=other)
-        refuses(BadInput, other.move, to=queue)
-    refuses(BadInput, queue.move, to=db.create_queue("c"), state="in_progress")
+        refuses(BadInput, queue.move, ALL, to=other)
+        refuses(BadInput, other.move, ALL, to=queue)
+    refuses(BadInput, queue.move, ALL, to=db.create_queue("c"), state="in_progress")
     refuses(BadInput, queue.move, ["x"], to=db.create_queue("c"))
     assert queue.move([], to=db.create_queue("c")) == {}
     assert counts(queue) == {"ready": 1}
@@ -165,7 +165,7 @@ def test_a_consumer_that_waits_gets_it(db: Database) -> None:
     source, other = db.create_queue("a"), db.create_queue("b")
     source.push("x")
     consumer = other.consume(wait=60)
-    source.move(to=other)
+    source.move(ALL, to=other)
     assert next(consumer).payload == "x"
 
 
@@ -175,7 +175,7 @@ def test_an_async_move(place: Place) -> None:
         one, other = await db.create_queue("a"), await db.create_queue("b")
         try:
             await one.push(1)
-            return await one.move(to=other)
+            return await one.move(ALL, to=other)
         finally:
             await db.close()
 
@@ -185,7 +185,7 @@ def test_an_async_move(place: Place) -> None:
 def test_more_than_a_batch(db: Database) -> None:
     source, other = db.create_queue("a"), db.create_queue("b")
     ids = source.push_many(range(2500))
-    assert [*source.move(to=other)] == ids
+    assert [*source.move(ALL, to=other)] == ids
     assert len(other.move([message.id for message in other.peek(2500)], to=source)) == 2500
 
 

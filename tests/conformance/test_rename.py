@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, TablequeueError, aio
+from tablequeue import ALL, Database, TablequeueError, aio
 from tablequeue.errors import BadInput, BadName, QueueDiffers, QueueNotFound
 from tests.servers import Place
 from tests.support import claimed, counts, refuses
@@ -66,12 +66,12 @@ def test_dead_letters_and_their_queue_know_each_other_by_their_tables(db: Databa
     db.rename("work", "renamed")
     claimed(other).fail(retry=False)  # it was opened under the old name
     new = db.create_queue("work", dead_letter_to="failed")
-    assert new.redrive() == 0
-    assert db.queue("renamed").redrive() == 2
+    assert new.redrive(ALL) == 0
+    assert db.queue("renamed").redrive(ALL) == 2
     work.fail_many(work.pop_many(2), retry=False)
     db.rename("failed", "letters")
     db.create_queue("failed")
-    assert failed.redrive() == 2
+    assert failed.redrive(ALL) == 2
     assert (counts(work), counts(new)) == ({"ready": 2}, {})
     assert "'renamed'" in refuses(BadInput, failed.drop).cause
     assert "letters" in db.queues()

@@ -6,7 +6,7 @@ from threading import Event, Thread
 
 import pytest
 
-from tablequeue import Database, Queue
+from tablequeue import ALL, Database, Queue
 from tablequeue.errors import BadInput
 from tests.callers import Caller
 from tests.servers import Place
@@ -107,7 +107,7 @@ def test_what_does_not_wait_is_refused(queue: Queue) -> None:
     assert found(queue, id) == before
     message.fail("why", retry=False)
     assert "dead letter" in refuses(BadInput, queue.reschedule, id, delay=5).cause
-    queue.redrive()
+    queue.redrive(ALL)
     claimed(queue).complete()
     assert "finished" in refuses(BadInput, queue.reschedule, id, delay=5).cause
     assert "no message 999" in refuses(BadInput, queue.reschedule, 999, delay=5).cause

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, NewMessage, Queue, Rate
+from tablequeue import ALL, Backoff, Claim, Database, NewMessage, Queue, Rate
 from tablequeue.aio import AsyncQueue
 from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput
@@ -124,7 +124,7 @@ def test_a_dead_letter_leaves_the_run(queue: Queue) -> None:
     assert run[0].fail("no", retry=False, now=at(0)) == "dead"
     assert queue.pop_many(10, now=at(0)) == []
     run[1].complete(now=at(0))
-    assert queue.redrive(now=at(0)) == 1
+    assert queue.redrive(ALL, now=at(0)) == 1
     assert ids_of(pop_run(queue, now=at(0))) == [ids[0], ids[2]]
 
 

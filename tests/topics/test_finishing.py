@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, LeaseLost, NewMessage, Unreadable
+from tablequeue import ALL, Claim, Database, LeaseLost, NewMessage, Unreadable
 from tablequeue.errors import BadInput
 from tablequeue.topic import Subscription, Topic
 from tests.callers import CALLERS, Caller
@@ -227,7 +227,7 @@ def test_dead_letters(topic: Topic, mail: Subscription) -> None:
     claim = claimed(mail, now=at(1))
     assert (claim.id, claim.attempts) == (ids[2], 1), "all attempts are before it"
     claim.complete(now=at(1))
-    assert mail.redrive(now=at(1)) == 2
+    assert mail.redrive(ALL, now=at(1)) == 2
     assert ids_of(mail.pop_many(5, now=at(2))) == [ids[0], ids[3]]
     assert counts(mail) == {"in_progress": 2, "finished": 1}
 
@@ -247,7 +247,7 @@ def test_the_verbs_of_one_process_are_seen_by_the_pops_of_another(
     assert claimed(other).id == second.id
     assert other.pop() is None
     third.fail("no", retry=False)
-    assert mail.redrive() == 1
+    assert mail.redrive(ALL) == 1
     assert claimed(other).id == third.id
 
 
@@ -367,7 +367,7 @@ def test_there_may_be_nothing_else(db: Database, place: Place, kind: Kind) -> No
     for id in ids[:2]:
         spoil(place, kind, id, "[1e400]")
     assert claimed(mail).payload == 3
-    assert mail.redrive() == 2
+    assert mail.redrive(ALL) == 2
     assert mail.pop_many(5) == []
     assert counts(mail) == {"dead": 2, "in_progress": 1}
 

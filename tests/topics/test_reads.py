@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database
+from tablequeue import ALL, Backoff, Database
 from tablequeue.bulk import arrow
 from tablequeue.bulk.arrow import Range
 from tablequeue.queue import Queue
@@ -18,7 +18,7 @@ from tests.support import at
 pytestmark = pytest.mark.quick
 
 LARGEST = (1 << 63) - 1
-ALL = Range(0, LARGEST)
+WHOLE = Range(0, LARGEST)
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_history_has_no_message_that_is_apart_or_was_purged(topic: Topic, mail: 
     mail.complete_many([a, c], now=at(2))
     mail.fail(d, "never", retry=False, now=at(2))
     assert payloads(mail.history()) == ["c", "a"]
-    assert mail.purge_dead() == 2
+    assert mail.purge_dead(ALL) == 2
     assert payloads(mail.history()) == ["c", "a"]
     assert mail.stats().finished == 2
     assert mail.find(b.id) is None
@@ -217,7 +217,7 @@ def test_history_comes_in_pages(topic: Topic, mail: Subscription) -> None:
         mail.complete(b, now=at(second + 3))
     finished = [id for place, id in enumerate(ids) if place % 5]
     pages, before = [], None
-    while page := mail.history(3, before=before):
+    while page := mail.history(3, after=before):
         pages.append([message.id for message in page])
         before = pages[-1][-1]
     assert [len(page) for page in pages] == [3] * 5 + [1]
@@ -233,7 +233,7 @@ def test_history_has_each_message_once_after_a_replay(topic: Topic, mail: Subscr
         finish(mail, 1, second=second)
     assert [message.id for message in mail.history()] == ids[::-1]
     assert [message.id for message in mail.history(4)] == ids[:1:-1]
-    assert [message.popped_at for message in mail.history(3, before=ids[3])] == [at(14), at(12), at(10)]
+    assert [message.popped_at for message in mail.history(3, after=ids[3])] == [at(14), at(12), at(10)]
 
 
 def test_history_without_finished_messages_is_empty(topic: Topic, mail: Subscription) -> None:
@@ -320,7 +320,7 @@ def native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(arrow, "FEW", 0 if request.param else 1 << 62)
 
 
-def read(queue: Queue, source: arrow.Source, within: Range = ALL) -> list[dict[str, Any]]:
+def read(queue: Queue, source: arrow.Source, within: Range = WHOLE) -> list[dict[str, Any]]:
     schema = arrow.columns(queue, source)
     found = arrow.bounds(queue, source, within)
     batches = arrow.batches(queue, source, found, schema) if found else ()

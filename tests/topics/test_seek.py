@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database
+from tablequeue import ALL, Database
 from tablequeue.errors import BadInput, Locked, QueueNotFound, SeekRefused
 from tablequeue.topic import Subscription, Topic
 from tests.servers import Place
@@ -218,7 +218,7 @@ def test_a_replay_takes_dead_letters_back(topic: Topic, mail: Subscription, ids:
     assert ids_of(mail.dead()) == ids[:2]
     mail.complete_many(mail.pop_many(6))
     assert counts(mail) == {"dead": 2, "finished": 4}
-    assert mail.redrive() == 2
+    assert mail.redrive(ALL) == 2
     mail.complete_many(mail.pop_many(6))
     assert counts(mail) == {"finished": 6}
 

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import LeaseLost
+from tablequeue import ALL, LeaseLost
 from tablequeue.bulk.arrow import columns, log_batches
 from tablequeue.engines.postgresql.messages import COPY_FROM
 from tablequeue.topic import Subscription, Topic
@@ -60,7 +60,7 @@ def test_a_topic_goes_on_in_another_cluster(place: Place, topic: Topic, mail: Su
                 new_topic.push("x")
                 new_mail.pop_many(10)
             assert checks.holes(there) == []
-            assert database.queue("events/log").redrive() == 1
+            assert database.queue("events/log").redrive(ALL) == 1
             checks.check_a_late_commit_comes_late(there, new_topic, new_mail)
         finally:
             there.close()
@@ -134,7 +134,7 @@ def test_no_transaction_begins_inside_of_another(place: Place, topic: Topic, mai
         queue.pop_many(5, completing=queue.pop_many(5))
         queue.pop_many(50, now=at(100))
         refuses(LeaseLost, queue.pop_many, 5, completing=[first[0], first[2]])
-        queue.redrive()
+        queue.redrive(ALL)
         topic.subscription("mail").seek("end", force=True)
     assert warnings == []
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tablequeue.aio
-from tablequeue import Claim, Database, NewMessage, Queue
+from tablequeue import ALL, Claim, Database, NewMessage, Queue
 from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
@@ -79,7 +79,7 @@ def push_in_a_transaction(place: Place, queue: Queue) -> None:
 
 
 def redrive(place: Place, queue: Queue) -> None:
-    queue.redrive()
+    queue.redrive(ALL)
 
 
 WAKES: dict[str, Callable[[Place, Queue], Any]] = {

@@ -457,7 +457,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
     redrive = same(Queue.redrive)  # a function that chooses is called in the thread
 
     async def move(
-        self, which: Which = None, *, to: AsyncQueue, state: LiveState | None = None, now: datetime | None = None
+        self, which: Which, *, to: AsyncQueue, state: LiveState | None = None, now: datetime | None = None
     ) -> dict[int, int]:
         """Move messages that no consumer holds to another queue; see `Queue.move`."""
         other = to._own

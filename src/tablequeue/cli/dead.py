@@ -14,7 +14,7 @@ from tablequeue.cli.options import COUNT, ID, F
 from tablequeue.cli.output import print_fields
 from tablequeue.model.message import Message
 from tablequeue.queue import Queue
-from tablequeue.verbs.maintain import Which
+from tablequeue.verbs.maintain import ALL, Which
 
 # Dead letters that are read at a time to filter them.
 CHUNK = 1000
@@ -94,7 +94,7 @@ def _which(ids: tuple[int, ...], **filters: str | None) -> Which:
     """Return the argument of `redrive` and `purge_dead`: ids, or a predicate, which has to read every dead letter."""
     if any(value is not None for value in filters.values()):
         return lambda message: (not ids or message.id in ids) and _matches(message, **filters)
-    return ids or None
+    return ids or ALL
 
 
 def _matches(message: Message, error: str | None, group: str | None, key: str | None) -> bool:

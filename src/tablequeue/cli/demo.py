@@ -168,7 +168,7 @@ def _check(processes: list[BaseProcess], victim: BaseProcess) -> None:
 
 def _history(queue: Queue) -> list[Message]:
     messages: list[Message] = []
-    while batch := queue.history(1000, before=messages[-1].id if messages else None):
+    while batch := queue.history(1000, after=messages[-1].id if messages else None):
         messages += batch
     return messages
 

@@ -20,6 +20,7 @@ from tablequeue.database import Database
 from tablequeue.errors import BadUrl
 from tablequeue.model.states import LiveState
 from tablequeue.queue import Queue
+from tablequeue.verbs.maintain import ALL
 from tablequeue.verbs.move import MOVED
 from tablequeue.worker.signals import stop_on_signals
 
@@ -71,7 +72,7 @@ def move(
         if _is_same(source.url or settings.url, target.url or settings.url) and to_schema in (None, settings.schema):
             if history or follow:
                 raise click.UsageError("--history and --follow are for moves to another database.")
-            moved = first.queue(source.name).move(ids or None, to=first.queue(target.name), state=state)
+            moved = first.queue(source.name).move(ids or ALL, to=first.queue(target.name), state=state)
             _print(settings, moved)
             if not settings.json:
                 click.echo(f"{len(moved)} moved")

@@ -48,12 +48,12 @@ def find(context: Context, id: int) -> Message | None:
     return None if row is None else _message(context, row)
 
 
-def history(context: Context, limit: int, before: int | None = None) -> list[Message]:
-    high = _LARGEST if before is None else checked_id(before) - 1
+def history(context: Context, limit: int, after: int | None = None) -> list[Message]:
+    high = _LARGEST if after is None else checked_id(after) - 1
     return [_message(context, row) for row in history_rows(context, 0, high, count(limit, "limit"))]
 
 
-def lost(context: Context, limit: int, older_than: Duration | None, now: datetime | None) -> list[Message]:
+def lost(context: Context, limit: int, after: int, older_than: Duration | None, now: datetime | None) -> list[Message]:
     definition = context.table.definition
     if definition.delivery != "at_most_once":
         raise BadInput(
@@ -61,7 +61,7 @@ def lost(context: Context, limit: int, older_than: Duration | None, now: datetim
             "Look at peek(state='in_progress') and dead().",
         )
     age = definition.lease if older_than is None else seconds(older_than, "older_than")
-    params: Params = {"n": count(limit, "limit"), "age": age, "now": context.time(now)}
+    params: Params = {"n": count(limit, "limit"), "after": checked_id(after), "age": age, "now": context.time(now)}
     return [_message(context, row) for row in context.run(context.reads.lost, params)]
 
 

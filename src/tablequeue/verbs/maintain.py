@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from enum import Enum
+from typing import Final, Literal
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.model.message import Message
@@ -13,7 +15,17 @@ from tablequeue.verbs.context import Context, seconds, whole_ids
 from tablequeue.verbs.inspect import BATCH, in_batches, need_history
 from tablequeue.verbs.sweep import promote_after
 
-Which = Sequence[int] | Callable[[Message], bool] | None
+
+class All(Enum):
+    """The type of `ALL`."""
+
+    ALL = "all"
+
+
+ALL: Final = All.ALL
+"""All messages, where a verb must be told which: it is never what a forgotten or empty argument means."""
+
+Which = Sequence[int] | Callable[[Message], bool] | Literal[All.ALL]
 """Messages, such as dead letters: by their ids, by a predicate, or all."""
 
 
@@ -30,7 +42,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
 
 def purge_dead(context: Context, which: Which) -> int:
     """Delete dead letters; return how many."""
-    if which is None:
+    if which is ALL:
         return purge(context, ["dead"])
 
     def delete(ids: Sequence[int]) -> int:
@@ -59,7 +71,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
     def revive(ids: Sequence[int]) -> int:
         return len(context.run(context.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
 
-    here = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
+    here = _each_dead(context, which, revive) if which is not ALL else _redrive_all(context)
     promote_after(context, now, messages=here)
     return total + here
 
@@ -73,9 +85,9 @@ def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> 
         return Context.at(context.runner, table, context.who)
 
     def chosen(message: Message, id: int) -> bool:
-        return which is None or (which(message) if callable(which) else id in ids)
+        return which is ALL or (which(message) if callable(which) else id in ids)
 
-    ids = () if which is None or callable(which) else {*whole_ids(which)}
+    ids = () if which is ALL or callable(which) else {*whole_ids(which)}
     total = 0
     if context.table.dead_letters is not None:
         target = at(context.table.dead_letters)

@@ -13,7 +13,7 @@ from tablequeue.model.states import WAITING_STATES, LiveState
 from tablequeue.verbs import keys, move_between
 from tablequeue.verbs.context import Context, whole_ids
 from tablequeue.verbs.inspect import find, in_batches
-from tablequeue.verbs.maintain import Which
+from tablequeue.verbs.maintain import ALL, Which
 from tablequeue.verbs.sweep import promote_after
 
 MOVED: tuple[LiveState, ...] = (*WAITING_STATES, "dead")
@@ -28,7 +28,7 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
     """Move messages to another queue. Return their old ids with the new ones."""
     _check(context, to, state)
     if context.runner is not to.runner:
-        if which is not None or state is not None:
+        if which is not ALL or state is not None:
             raise BadInput(
                 "Ids, a function or a state are given, and the queues were opened by two databases.",
                 "Leave them out: between databases a whole queue is moved; or open both with one tablequeue.Database.",
@@ -36,18 +36,18 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
         return {
             id: new for batch in move_between.batches(context, to, False, False, now) for id, new in batch.ids.items()
         }
-    if which is not None and not callable(which) and state is not None:
+    if which is not ALL and not callable(which) and state is not None:
         raise BadInput("Both ids and a state are given.", "Give one of them.")
     context.time(now)  # raises before anything is changed
     target = to.engine.table(to.table.name, to.table.definition, to.table.table_name)
     target.source = context.table
-    if which is not None and not callable(which):
+    if which is not ALL and not callable(which):
         ids = whole_ids(which)
         own = _keys(context, ids) if to.table.definition.key_for else {}
         return _move(context, to, target, ids, own, now, whole=True)
     moved: dict[int, int] = {}
     for batch in in_batches(context, *(MOVED if state is None else (state,))):
-        chosen = [message for message in batch if which is None or which(message)]
+        chosen = [message for message in batch if which is ALL or which(message)]
         own = {message.id: message.key for message in chosen if message.key is not None}
         moved |= _move(context, to, target, [message.id for message in chosen], own, now, before=len(moved))
     return moved

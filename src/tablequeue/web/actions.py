@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from tablequeue.errors import BadInput
+from tablequeue.verbs.maintain import ALL
 from tablequeue.web.guard import COOKIE
 from tablequeue.web.render import Site, link_of, name_of
 
@@ -61,7 +62,7 @@ async def dead(site: Site, request: Request) -> Response:
     name = name_of(request)
 
     def call_verb() -> int:
-        return getattr(site.database.queue(name), verb)(None if everything else ids)
+        return getattr(site.database.queue(name), verb)(ALL if everything else ids)
 
     number = await run_in_threadpool(call_verb)
     log.info("dead letters %s", done, extra={"queue": name, "number": number, "ids": ids or "all"})

@@ -49,7 +49,7 @@ class TaskAdmin(admin.ModelAdmin):
             self._change(request, queue, list(map(_number, request.POST.getlist("id"))))
             return HttpResponseRedirect(request.get_full_path())
         edge = _number(request.GET.get("from", "0"))
-        found = queue.history(PAGE, before=edge or None) if state == "history" else _peek(queue, state, edge)
+        found = queue.history(PAGE, after=edge or None) if state == "history" else _peek(queue, state, edge)
         stats = queue.stats()
         context = {
             "queues": names,

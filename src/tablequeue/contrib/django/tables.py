@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connections
 
 import tablequeue
+from tablequeue import ALL
 from tablequeue.contrib.django import database
 from tablequeue.contrib.django.backend import Backend, backends
 from tablequeue.database import Database
@@ -40,7 +41,7 @@ def empty(alias: str) -> None:
     for name in sorted(_names(alias).intersection(emptied.queues())):
         queue = emptied.queue(name)
         queue.purge(in_progress=True)
-        queue.purge_dead()
+        queue.purge_dead(ALL)
         queue.purge_history(0)
 
 

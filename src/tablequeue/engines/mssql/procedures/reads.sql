@@ -156,6 +156,6 @@ begin
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
-    {sql lost};
+    {sql lost after=0};
 end;
 go

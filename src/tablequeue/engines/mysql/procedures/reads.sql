@@ -105,5 +105,5 @@ begin
         age double path '$.age',
         clock json path '$.now'
     )) as options;
-    {sql lost};
+    {sql lost after=0};
 end //

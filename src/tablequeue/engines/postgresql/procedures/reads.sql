@@ -108,7 +108,7 @@ create or replace function {queue}_lost(
     #variable_conflict use_column
     begin
         return query
-            {sql lost};
+            {sql lost after=0};
     end;
     $$;
 revoke all on function {queue}_lost from public;

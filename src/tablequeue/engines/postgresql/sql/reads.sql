@@ -108,12 +108,13 @@ limit :n;
 select (select min(id) from {history}), (select max(id) from {history});
 
 -- name: lost
--- The first :n messages that were claimed at most once, :age seconds ago or longer, and not completed.
+-- The first :n messages with ids above :after that were claimed at most once, :age seconds ago or longer, and
+-- not completed.
 -- Index: {table}__finished. Locks: none.
 select
     {history_columns}
 from {history}
-where finished_at is null and popped_at <= {now} - cast(:age as float8) * interval '1 second'
+where finished_at is null and id > :after and popped_at <= {now} - cast(:age as float8) * interval '1 second'
 order by id
 limit :n;
 
