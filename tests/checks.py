@@ -338,6 +338,17 @@ def check_no_run_has_what_is_over(queue: Queue) -> None:
     assert ids_of(queue.pop_many(2, same_group=True)) == [first, third]
 
 
+def check_a_group_that_was_alone(queue: Queue) -> None:
+    """A group that was alone in many claims shares its turns at once when another one has a message."""
+    queue.push_many([NewMessage("a", group="a") for _ in range(12)])
+    first = [claimed(at_once(queue)) for _ in range(5)]
+    first[1].release()
+    queue.push("b", group="b")
+    assert "b" in [claimed(queue).payload for _ in range(2)]
+    rest = [claim for _ in range(8) if (claim := queue.pop()) is not None]
+    assert [claim.payload for claim in rest] == ["a"] * 7, "each one comes, also the one that was given back"
+
+
 def check_fair_share(queue: Queue) -> None:
     """In a fair queue, the messages of small tenants come in the first rounds, however many a large one has."""
     queue.push_many(["x"] * 300, group="large")

@@ -237,6 +237,7 @@ RUN_TURNS = on(checks.check_open_runs_take_turns, "open runs that take turns", g
 OPEN_RUNS = on(checks.check_open_runs, "open runs", groups=True, max_attempts=9)
 RUNS_IN_TIME = on(checks.check_no_run_has_what_is_over, "runs in time", groups=True, expires=3_000_000_000)
 FAIR = on(checks.check_fair_share, "fair share", groups="fair")
+ALONE = on(checks.check_a_group_that_was_alone, "a group that was alone", groups="fair")
 POP_GROUP = on(checks.check_pop_group, "pop group", groups="fair")
 KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
@@ -387,6 +388,10 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         OPEN_RUNS,
     ),
     "fair groups that go by ids": (one_slot, FAIR),
+    "a group that stays alone": (
+        rewritten(r"(?<=[<>] )(?:cast\(:slot as bigint\)|:slot)(?= order by|\))", "null", "claim_alone"),
+        ALONE,
+    ),
     "a claim of another group": (rewritten(":group", "'c'", "claim_group"), POP_GROUP),
     "a take that does not delete": (take_and_put_back, TAKE),
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),

@@ -9,7 +9,7 @@ import pytest
 
 from tablequeue import Database, NewMessage, Queue
 from tablequeue.errors import BadDefinition
-from tests.checks import check_fair_share
+from tests.checks import check_a_group_that_was_alone, check_fair_share
 from tests.servers import Place
 from tests.support import at_once, claimed, ids_of
 
@@ -28,6 +28,10 @@ def push(queue: Queue, groups: str) -> list[int]:
 
 def test_a_large_tenant_does_not_delay_small_ones(queue: Queue) -> None:
     check_fair_share(queue)
+
+
+def test_a_group_that_was_alone_shares_its_turns(queue: Queue) -> None:
+    check_a_group_that_was_alone(queue)
 
 
 def test_any_number_of_a_group_is_in_progress(queue: Queue) -> None:

@@ -247,6 +247,18 @@ def test_a_receive_gets_several_of_a_group_and_closes_it(sqs: Any) -> None:
     assert [message["Body"] for message in again] == ["a2", "a3"]
 
 
+def test_the_groups_of_a_standard_queue_take_turns(sqs: Any) -> None:
+    url = sqs.create_queue(QueueName="work")["QueueUrl"]
+    for group in "aaaaa":
+        sqs.send_message(QueueUrl=url, MessageBody=group, MessageGroupId=group)
+    assert [received(sqs, url)[0]["Body"] for _ in range(3)] == ["a"] * 3
+    sqs.send_message(QueueUrl=url, MessageBody="b", MessageGroupId="b")
+    sqs.send_message(QueueUrl=url, MessageBody="none")
+    assert sorted(received(sqs, url)[0]["Body"] for _ in range(3)) == ["a", "b", "none"]
+    (last,) = received(sqs, url, MessageSystemAttributeNames=["All"])
+    assert last["Attributes"]["MessageGroupId"] == "a"
+
+
 def test_a_fifo_queue_needs_a_group_and_an_id(sqs: Any) -> None:
     url = fifo(sqs, ContentBasedDeduplication="false")
     refused("MissingParameter", sqs.send_message, QueueUrl=url, MessageBody="x")

@@ -42,7 +42,6 @@ FILE = click.Path(exists=True, dir_okay=False)
     show_default=True,
     help="Connections of a process to the database, at most.",
 )
-@click.option("--fair", is_flag=True, help="Make standard queues in which message groups take turns.")
 @click.option("--strict", is_flag=True, help="Make no queue in the 60 seconds after its deletion here, as AWS.")
 @click.pass_obj
 def sqs(
@@ -60,7 +59,6 @@ def sqs(
     queues: str | None,
     processes: int,
     connections: int,
-    fair: bool,
     strict: bool,
 ) -> None:
     """Serve the queues of the database as Amazon SQS: point --endpoint-url of any SDK here.
@@ -94,7 +92,6 @@ def sqs(
             credentials=keys,
             account=account,
             region=region,
-            fair=fair,
             any_key=allow_any_key,
             strict=strict,
             connections=connections,

@@ -41,6 +41,7 @@ _EXAMPLES = {
     "since_sweep": "null",
     "until_lease": "null",
     "served": "0",
+    "slot": "0",
     "starts": "0",
     "above": "9223372036854775807",
     "ends": "9223372036854775807",

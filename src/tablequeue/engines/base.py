@@ -26,7 +26,7 @@ from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
-from tablequeue.engines.walks import Walks
+from tablequeue.engines.walks import Share, Walks
 from tablequeue.errors import TablequeueError
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import ERROR_ENDS, LONGEST_ERROR
@@ -65,6 +65,12 @@ class Ring:
     """The slot of the group that was served last; None: no claim yet."""
     marks: dict[Any, int] = field(default_factory=dict)
     """The low-water marks of the groups that were served last; see `Mark`."""
+    alone: Any = None
+    """The slot of the group of which the last claim had all of its messages; None if it had some of several, or few."""
+    claims: int = 0
+    """How many claims in a row had all of their messages of that group."""
+    looks: Share = field(default_factory=Share)
+    """When a claim may look whether the group is alone."""
 
 
 def keeps_low_water(definition: Definition) -> bool:

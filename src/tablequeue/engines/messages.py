@@ -108,7 +108,11 @@ class Messages(Part):
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
-        return self._ready(self._claim, cursor, table, params)
+        alone = self.fair.claimed_alone(self._claim_alone, cursor, table, params) if table.ring.claims else []
+        if len(alone) == params["n"]:
+            return alone
+        left: Params = {**params, "n": params["n"] - len(alone)} if alone else params
+        return [*alone, *self._ready(self._next_claim(table, params), cursor, table, left)]
 
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages of the group whose head comes first. Return them in order of ids, as CLAIMED.
@@ -313,8 +317,15 @@ class Messages(Part):
         in_order = self.fair.claimed if table.definition.fair else claimed_above
         return in_order(claim, cursor, table, params)
 
+    def _next_claim(self, table: Table, params: Params) -> Claim:
+        """Return how the next claim is to be made."""
+        return self._claim
+
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
+
+    def _claim_alone(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed(cursor, table, "claim_alone", params)
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, by_history("take", table), params)

@@ -234,8 +234,8 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"}
         | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
         | _SPENT,
-        others="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring "
-        "free_slots claim_held claim_counts",
+        others="claim_find claim_many claim_packed claim_ring claim_alone claim_rooms lock_stripes note_stripes "
+        "move_ring free_slots claim_held claim_counts",
         printed="pop",
     ),
     "claim_run": Operation(

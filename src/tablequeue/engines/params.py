@@ -37,6 +37,8 @@ class Params(TypedDict, total=False):
     """The id after which to look."""
     served: Any
     """The slot of the group of a fair queue that was served last."""
+    slot: Any
+    """The slot of the group of a fair queue to claim from."""
     starts: Any
     above: Any
     ends: Any

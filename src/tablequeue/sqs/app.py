@@ -67,7 +67,6 @@ def app(
     credentials: Mapping[str, str] | None = None,
     account: str = DEFAULT_ACCOUNT,
     region: str = DEFAULT_REGION,
-    fair: bool = False,
     any_key: bool = False,
     strict: bool = False,
     connections: int = CONNECTIONS,
@@ -78,8 +77,6 @@ def app(
     account      the account in URLs and ARNs, 12 digits. Without `credentials`, an access key of 12 digits is the
                  account of its client instead.
     region       the region of requests that are not signed, and whose host names none.
-    fair         make standard queues so that message groups take turns (`groups="fair"`). A receive of one message
-                 takes up to three times as long then.
     any_key      without `credentials`: answer requests for any name of a private network, and not only of this machine.
     strict       refuse to make a queue in the 60 seconds after its deletion at this process, as AWS does.
     connections  of a `Database`: the most connections that the endpoint uses at once, beside the one that listens.
@@ -91,7 +88,7 @@ def app(
     if connections < 1:
         raise BadInput(f"connections is {connections}.", "Give 1 or more.")
     opened = AsyncDatabase(db, Threads(connections), None) if isinstance(db, Database) else db
-    return SqsApp(Endpoint(opened, account, region, fair, strict), credentials, any_key=any_key)
+    return SqsApp(Endpoint(opened, account, region, strict), credentials, any_key=any_key)
 
 
 class SqsApp:

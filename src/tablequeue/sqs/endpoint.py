@@ -23,10 +23,9 @@ Result = dict[str, Any]
 class Endpoint:
     """The state of one endpoint. All of it is in this process and may be lost: what must stay is in the database."""
 
-    def __init__(self, db: AsyncDatabase, account: str, region: str, fair: bool, strict: bool = False) -> None:
+    def __init__(self, db: AsyncDatabase, account: str, region: str, strict: bool = False) -> None:
         self.db = db
         self.place = Place(account, region)
-        self.fair = fair
         self.strict = strict
         self.deleted: dict[tuple[Place, str], float] = {}
         """When queues were deleted here, by place and name, for an endpoint that is strict."""

@@ -177,7 +177,7 @@ async def _made(call: Call, name: str, fifo: bool, set: Mapping[str, str], new_t
     }
     if fifo:
         options |= {"groups": True, "key_for": KEYS_FOR}
-    elif call.endpoint.fair:
+    else:
         options["groups"] = "fair"
     try:
         stored = await call.endpoint.queues.free_name(call.place, name)

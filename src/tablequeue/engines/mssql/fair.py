@@ -159,6 +159,8 @@ UNTIL_TOKEN = """((
 
 
 class SQLServerFair(Fair):
+    asks_alone = False
+
     def claimed(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim messages in turn, as the base does. Choose again if others claimed all that was chosen.
 

@@ -18,6 +18,9 @@ from tablequeue.engines.mysql.packets import bound, kept, limited, stored, toget
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 
+# The statements of claims of one group of a fair queue, in place of `claim_many.lock` and those of the operation.
+LOCKS = {"claim_group": "claim_group.lock", "claim_alone": "claim_alone"}
+CHANGES = {"claim_alone": "claim_many.change"}
 # The variables that stand for parameters once the messages are locked.
 NOW = "cast(@tq_now as datetime(6))"
 NAMES = {
@@ -114,9 +117,9 @@ def claimed(
     removes: bool = False,
 ) -> list[Row]:
     """Claim up to `n` messages by the changes of an operation. `before` as in Packet."""
-    lock = table.statement("claim_group.lock" if operation == "claim_group" else "claim_many.lock")
-    changes = table.statements(f"{operation}.change")
-    if table.definition.fair and operation != "claim_group":
+    lock = table.statement(LOCKS.get(operation, "claim_many.lock"))
+    changes = table.statements(CHANGES.get(operation, f"{operation}.change"))
+    if table.definition.fair and operation not in LOCKS:
         return _claimed_in_turn(cursor, table, params | {"removes": removes}, before, changes)
     packet = Packet(cursor, table, params, before, removes=removes)
     packet.lock(lock)

@@ -151,6 +151,10 @@ class MySQLMessages(MySQLLimits, Messages):
         return [*sent(cursor, [bound(cursor, one, params) for one in table.statements("claim")])[-1]]
 
     @at_once(CLAIMS)
+    def _claim_alone(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return claimed(cursor, table, params, "claim_alone")
+
+    @at_once(CLAIMS)
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._removed(cursor, table, by_history("take", table), params)
 

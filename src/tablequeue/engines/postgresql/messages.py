@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.low_water import note_claimed
+from tablequeue.engines.low_water import Claim, note_claimed
 from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
@@ -97,10 +97,6 @@ class PostgreSQLMessages(Notifying, Messages):
         return old, new
 
     # -- claiming ----------------------------------------------------------------------------------------------------
-
-    def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        claim = self._claim_packed if self.packs.has_next(table, params["n"]) else self._claim
-        return self._ready(claim, cursor, table, params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
@@ -211,6 +207,9 @@ class PostgreSQLMessages(Notifying, Messages):
         super()._move_dead(cursor, table, params, ids)
         if ids and table.dead_letters is not None:
             self.notify(cursor, table.dead_letters, {})
+
+    def _next_claim(self, table: Table, params: Params) -> Claim:
+        return self._claim_packed if self.packs.has_next(table, params["n"]) else self._claim
 
     def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim_packed", params)

@@ -163,6 +163,21 @@ from {given} straight_join {history} as message force index (primary) on message
 where token = :token;
 -- [end]
 
+-- name: claim_alone
+-- Claim up to :n ready messages of the group with the slot :slot under a new lease, in order of ids after :after, if no
+-- group with another slot has anything ready; else none. Lock them; claim_many marks them, and they are read after the
+-- commit: see claimed. For queues without limits that deliver at least once.
+-- Index: {claim_index}, by the slot: one look into it on either side of :slot. Locks: the rows; rows that another claim
+-- has locked are skipped. A crash before the commit claims none.
+select id
+from {queue} force index ({claim_index})
+where {claimable} and slot = :slot and id > :after
+    and not exists (select 1 from {queue} force index ({claim_index}) where waiting = 1 and slot < :slot)
+    and not exists (select 1 from {queue} force index ({claim_index}) where waiting = 1 and slot > :slot)
+order by slot, id
+limit :n
+for update skip locked;
+
 -- name: claim_group
 -- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Lock them, then mark them. They are read after the commit: see claimed.

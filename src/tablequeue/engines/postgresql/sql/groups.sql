@@ -157,6 +157,39 @@ returning
 select {of_claimed} from claimed;
 -- [end]
 
+-- name: claim_alone
+-- Claim up to :n ready messages of the group with the slot :slot under a new lease, in order of ids after :after, if
+-- no group with another slot has anything ready; else none. For queues without limits that deliver at least once.
+-- Index: {table}__ready, by the slot: one look into it on either side of :slot. Locks: the rows; those that another one
+-- is claiming are passed over. id = any(array(...)): the subquery runs once. Each part has an order and a limit, and no
+-- `=` for the slot: else the planner, which expects few messages, reads all of them.
+-- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
+-- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = cast(:token as uuid),
+    consumer = cast(:consumer as text),
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = {now} + cast(:lease as float8) * interval '1 second'
+where id = any(array(
+    select id from {queue}
+    where {claimable} and ({slot}, id) > (cast(:slot as bigint), cast(:after as bigint))
+        and {slot} <= cast(:slot as bigint)
+        and (
+            select id from {queue} where state = 'ready' and {slot} < cast(:slot as bigint) order by {slot}, id limit 1
+        ) is null
+        and (
+            select id from {queue} where state = 'ready' and {slot} > cast(:slot as bigint) order by {slot}, id limit 1
+        ) is null
+    order by {slot}, id
+    limit :n
+    for update skip locked
+))
+returning
+    {claimed};
+
 -- name: claim_group
 -- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Index: {table}__ready, by the slot of the group; another group may have the same slot. Locks: the rows; those that

@@ -106,6 +106,31 @@ where id in (
 returning
     {claimed};
 
+-- name: claim_alone
+-- Claim up to :n ready messages of the group with the slot :slot under a new lease, in order of ids, if no other group
+-- has anything ready; else none. For queues without limits that deliver at least once.
+-- Index: {table}__ready: one look into it on either side of :slot. Locks: the database, while the statement runs.
+-- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
+-- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = {now} + cast(:lease * 1000000 as integer)
+where id in (
+    select id from {queue}
+    where {claimable} and {slot} = :slot
+        and not exists (select 1 from {queue} where state = 'ready' and {slot} < :slot)
+        and not exists (select 1 from {queue} where state = 'ready' and {slot} > :slot)
+    order by id
+    limit :n
+)
+returning
+    {claimed};
+
 -- name: claim_group
 -- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Index: {table}__ready. Locks: the database, for the length of the statement.
