@@ -97,7 +97,6 @@ VERBS: dict[str, Verb] = {
     "Queue.lost": lambda scene: scene.lossy.lost(60),
     "Queue.history": lambda scene: scene.queue.history()[0],
     "Queue.history_bounds": lambda scene: scene.queue.history_bounds(),
-    "Queue.history_batches": lambda scene: next(scene.queue.history_batches(1, 100, 10)),
     "Queue.cancel": lambda scene: scene.queue.cancel(scene.claim.id),
     "Queue.reschedule": lambda scene: scene.queue.reschedule(scene.queue.peek()[0].id, delay=60),
     "Queue.alter": lambda scene: scene.queue.alter(lease=30),

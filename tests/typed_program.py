@@ -119,6 +119,7 @@ def push(db: Database, emails: Queue) -> None:
 def consume(emails: Queue) -> None:
     claim = assert_type(emails.pop(lease=MINUTE), Claim | None)
     assert claim is not None
+    assert_type(claim.queue, Queue)
     assert_type(claim.id, int)
     assert_type(claim.attempts, int)
     assert_type(claim.lease_until, datetime | None)

@@ -543,14 +543,6 @@ class Queue:
         """Return the lowest and the highest id in the history; None if it is empty."""
         return inspect.history_bounds(self.context)
 
-    def history_batches(self, low: int, high: int, size: int) -> Iterator[list[Sequence[Any]]]:
-        """Yield finished messages with ids from `low` to `high`, highest first, for bulk readers.
-
-        In lists of up to `size` raw rows, in the columns of `Message`, as the driver gives them. Each list is a read of
-        its own: no snapshot stays open between two of them.
-        """
-        return inspect.history_batches(self.context, low, high, size)
-
     # -- changing --------------------------------------------------------------------------------------------------
 
     def cancel(

@@ -431,12 +431,6 @@ class AsyncQueue(AsyncVerbs[Queue]):
     history = same(Queue.history)
     history_bounds = same(Queue.history_bounds)
 
-    async def history_batches(self, low: int, high: int, size: int) -> AsyncIterator[list[Sequence[Any]]]:
-        """Yield finished messages with ids from `low` to `high`, highest first; see `Queue.history_batches`."""
-        batches = self._own.history_batches(low, high, size)
-        while (batch := await self._threads.run(partial(next, batches, None))) is not None:
-            yield batch
-
     # -- changing --------------------------------------------------------------------------------------------------
 
     cancel = same(Queue.cancel)  # a function that chooses is called in the thread

@@ -8,13 +8,16 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tablequeue.errors import BadInput, Cancelled
 from tablequeue.model.connection import Connection
 from tablequeue.model.pacing import LARGEST, Duration
 from tablequeue.model.payload import load_headers
 from tablequeue.model.states import FailedState, State
+
+if TYPE_CHECKING:  # a claim calls its queue, whose type its users need
+    from tablequeue.queue import Queue
 
 # The columns of a claimed row, in the order that claim and take return them, and their places in it. By place, and not
 # as a NamedTuple: to make one for each message takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
@@ -114,40 +117,6 @@ class Message:
         return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
 
 
-class Finisher(Protocol):
-    """What a claim needs of its queue."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def load_time(self) -> Callable[[Any], datetime]: ...
-    def complete(
-        self, message: Claim, *, result: Any = None, connection: Connection | None = None, now: datetime | None = None
-    ) -> None: ...
-    def fail(
-        self,
-        message: Claim,
-        error: str | BaseException = "",
-        *,
-        retry_in: Duration | None = None,
-        retry: bool = True,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> FailedState: ...
-    def release(
-        self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
-    ) -> None: ...
-    def extend(
-        self,
-        message: Claim,
-        lease: Duration | None = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> datetime: ...
-    def is_cancelled(self, message: Claim) -> bool: ...
-
-
 class Claim:
     """A popped message. No other consumer gets it until the lease ends. Finish it by `complete`, `fail` or `release`.
 
@@ -159,7 +128,7 @@ class Claim:
     # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
     __slots__ = ("_cancelled", "id", "payload", "queue", "row", "token")
 
-    def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
+    def __init__(self, queue: Queue, row: Sequence[Any], payload: Any, token: str) -> None:
         self.queue = queue
         """The queue that it was popped from."""
         self.row = row
@@ -169,7 +138,7 @@ class Claim:
         self.token = token
 
     @classmethod
-    def of(cls, queue: Finisher, id: int, token: str, attempts: int = 0) -> Self:
+    def of(cls, queue: Queue, id: int, token: str, attempts: int = 0) -> Self:
         """Make a claim from its id and token alone, as on a command line, to finish it.
 
         `attempts` is for the backoff of `fail`. `BadInput` for values that no claim can have. Whether the claim is
@@ -400,4 +369,4 @@ def checked_token(token: str) -> str:
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
 
 
-__all__ = ["AttemptError", "Claim", "FailedState", "Finisher", "Message", "NewMessage", "State"]
+__all__ = ["AttemptError", "Claim", "FailedState", "Message", "NewMessage", "State"]

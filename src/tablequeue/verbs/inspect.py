@@ -9,7 +9,7 @@ from typing import Any
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
-from tablequeue.model.message import ID, Message, checked_id, load_errors
+from tablequeue.model.message import Message, checked_id, load_errors
 from tablequeue.model.pacing import Duration
 from tablequeue.model.payload import load_headers, load_or_show
 from tablequeue.model.states import STATES, LiveState
@@ -76,13 +76,6 @@ def history_rows(context: Context, low: int, high: int, limit: int) -> list[Row]
     """Return rows of COLUMNS with ids from `low` to `high`, highest first."""
     need_history(context)
     return context.run(context.reads.history, {"low": low, "high": high, "n": limit})
-
-
-def history_batches(context: Context, low: int, high: int, size: int) -> Iterator[list[Row]]:
-    """Yield all rows of the range, by short reads of up to `size` rows: no snapshot stays open between them."""
-    while low <= high and (rows := history_rows(context, low, high, size)):
-        yield rows
-        high = rows[-1][ID] - 1
 
 
 def need_history(context: Context) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from time import sleep
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import django
 from django.apps import apps
@@ -30,7 +30,6 @@ from tablequeue.contrib.django.compat import (
 from tablequeue.errors import LeaseLost
 from tablequeue.model.message import Claim
 from tablequeue.model.states import FailedState
-from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import TRANSIENT, backoff
 from tablequeue.worker.outcome import Finished
 
@@ -63,7 +62,7 @@ def run(claim: Claim) -> TaskResult | None:
     A crash between the two leaves the signal out, never the result. None if the message names no task that there is, or
     if its lease was lost: then another worker has it, or will have it.
     """
-    queue = cast(Queue, claim.queue)
+    queue = claim.queue
     backend, queue_name = named(queue.name)
     try:
         result = results.of_claim(backend.alias, queue_name, claim, queue)
