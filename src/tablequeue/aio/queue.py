@@ -82,23 +82,23 @@ def same(verb: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P]
     """Make a verb of an async class of its namesake: the same parameters, types and docstring."""
 
     @wraps(verb)
-    async def mutant(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+    async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
         # By its name: a subscription has a verb of its own for some of a queue's.
         return await self._call(self._threads.run, getattr(self._own, verb.__name__), *args, **options)
 
-    return mutant
+    return awaited
 
 
 def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[AsyncClaim, P], Coroutine[Any, Any, T]]:
     """Make a verb of `AsyncClaim` of one of `Claim`."""
 
     @wraps(verb)
-    async def mutant(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
+    async def awaited(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
         queue = self.queue
         run = queue._threads.run_to_end  # noqa: SLF001  (a claim is a part of its queue)
         return await queue._call(run, partial(verb, self.claim), *args, **options)  # noqa: SLF001
 
-    return mutant
+    return awaited
 
 
 def _cancelled(message: Claim) -> bool:

@@ -24,12 +24,12 @@ def opens(
     """
 
     @wraps(verb)
-    async def mutant(self: Any, /, *args: P.args, **options: P.kwargs) -> A:
+    async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> A:
         own = await self._threads.run(partial(verb, self._own, *args, **options))
         opened: type[Any] = AsyncSubscription if isinstance(own, Subscription) else kind
         return opened(own, self._threads)
 
-    opener: Any = mutant
+    opener: Any = awaited
     opener.__signature__ = signature(verb).replace(return_annotation=kind.__name__)  # for help()
     return opener
 
