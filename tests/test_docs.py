@@ -194,7 +194,7 @@ def test_decisions_are_numbered_listed_and_complete() -> None:
         title, status, *sections = re.findall(r"^(?:#.*|Status: .*)$", page.read_text("utf-8"), re.MULTILINE)
         assert page.name.startswith(f"{number:04}-")
         assert f"| {number} | [{title.removeprefix(f'# {number}. ')}]({page.name}) |" in index, page.name
-        assert re.fullmatch(r"Status: (accepted|superseded by \[.+\]\(.+\))\.", status), page.name
+        assert re.fullmatch(r"Status: (proposed|accepted|superseded by \[.+\]\(.+\))\.", status), page.name
         assert sections == ["## Context", "## Decision", "## Figures", "## Rejected"], page.name
 
 
