@@ -110,6 +110,13 @@ def test_an_expired_head_does_not_hold_up_its_group(db: Database) -> None:
     assert claimed(queue, now=at(60)).id == later
 
 
+def test_a_message_that_is_due_comes_at_once_after_an_expired_head(db: Database) -> None:
+    queue = db.create_queue("work", groups=True, expires=60)
+    queue.push("head", group="a", now=at(0))
+    queue.push("next", group="a", delay=1, now=at(59))
+    assert claimed(queue, now=at(60)).payload == "next"
+
+
 def test_a_claim_passes_over_what_no_sweep_has_moved_yet(waiting: Queue) -> None:
     waiting.push(1, now=at(0))
     later = waiting.push(2, now=at(30))

@@ -61,6 +61,9 @@ def sweep(context: Context, now: datetime | None, connection: Connection | None 
         moved += expired
         if expired:
             notify_ended(context, connection)
+            if context.table.definition.grouped and not context.engine.promotes:
+                # A trigger has made the next messages the heads of their groups: scheduled if they have a due time.
+                moved += run(context.messages.sweep, params, connection)
     if context.table.definition.grouped and context.engine.promotes:
         moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
     return moved
