@@ -40,6 +40,8 @@ from tests.support import DESIGNS, at, claimed, counts, design_group, idle_for_l
 
 # The number of steps of a verb at which a process dies: all, or at most this many, with the first and the last.
 POINTS = 8
+# Kills of a server under load.
+KILLS = 3
 
 
 @dataclass(frozen=True)
@@ -295,13 +297,13 @@ def test_a_server_killed_at_random_under_load(own_server: Server, own_place: Pla
     chance = random.Random(seed)
     own_place.open().create_queue("load", payload="text", lease=3600)
     with Load(own_place, tmp_path) as load:
-        for _ in range(3):
+        for _ in range(KILLS):
             load.go_on(chance.randint(50, 400))
             own_server.kill()
             own_server.start()
         load.go_on(200)
     refused = [line for book in load.books for line in book.read() if line[0] == "refused"]
-    assert len(refused) >= len(load.books), "the connections of all of them broke"
+    assert len(refused) >= KILLS, "each kill broke connections in use; idle ones are looked at before their use"
     reconcile(own_place.open().queue("load"), load.books)
 
 
