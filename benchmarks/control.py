@@ -19,7 +19,7 @@ from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
-from tablequeue import Claim, NewMessage, Queue, QueueOptions, Rate
+from tablequeue import Claim, Consumer, NewMessage, QueueOptions, Rate
 
 MESSAGES, FULL = 1_000, 5_000
 CONSUMERS = 8
@@ -84,7 +84,7 @@ def drain(url: str, way: Way, messages: int) -> float:
         return figure
 
 
-def consume(queue: Queue, way: Way) -> list[int]:
+def consume(queue: Consumer, way: Way) -> list[int]:
     """Pop and complete until nothing is ready."""
     done: list[int] = []
     with queue.waiter() as waiter:

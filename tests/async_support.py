@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue.aio import AsyncClaim, AsyncQueue
+from tablequeue.aio import AsyncClaim, AsyncConsumer
 from tests.servers import KINDS
 
 # Seconds after which a test fails that still waits for an event.
@@ -35,7 +35,7 @@ async def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, *
     return error
 
 
-async def claimed(queue: AsyncQueue, **options: Any) -> AsyncClaim:
+async def claimed(queue: AsyncConsumer[Any], **options: Any) -> AsyncClaim:
     """Pop the next message, which must exist."""
     claim = await queue.pop(**options)
     assert claim is not None, "a message must be ready"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import ALL, Backoff, Claim, Database, LeaseLost, NewMessage, Queue, Rate
+from tablequeue import ALL, Backoff, Claim, Consumer, Database, LeaseLost, NewMessage, Queue, Rate
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.walks import WHOLE
 from tablequeue.errors import NoResult, QueueNotFound, TablequeueError
@@ -999,7 +999,7 @@ def check_refuses_all(queue: Queue, held: Claim, other: Queue) -> None:
         raise AssertionError("take of a dropped queue")
 
 
-def _each_finds_no_queue(dropped: Queue, calls: Mapping[str, Callable[[], Any]]) -> None:
+def _each_finds_no_queue(dropped: Consumer, calls: Mapping[str, Callable[[], Any]]) -> None:
     """Each call of a dropped queue raises `QueueNotFound`, whether it looks into the catalogue or not."""
     for looks in (False, True):
         for name, call in calls.items():
@@ -1023,7 +1023,7 @@ def check_a_handle_is_of_one_subscription(database: Database) -> None:
     mail = topic.subscribe("mail")
     topic.push("a")
     held = claimed(mail)
-    database.queue("events/mail").drop()
+    database.subscription("events/mail").drop()
     audit = topic.subscribe("audit")
     topic.push("b")
     check_gets_nothing(mail, held)
@@ -1052,7 +1052,7 @@ def check_a_handle_is_of_one_subscription(database: Database) -> None:
     assert [[claim.payload for claim in each.pop_many(9)] for each in later] == [["c"], ["c"]]
 
 
-def check_gets_nothing(subscription: Queue, held: Claim) -> None:
+def check_gets_nothing(subscription: Consumer, held: Claim) -> None:
     calls: dict[str, Callable[[], Any]] = {
         "pop_many": lambda: subscription.pop_many(9),
         "pop": subscription.pop,

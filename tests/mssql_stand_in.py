@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, Queue
+from tablequeue import Claim, Consumer, Database, Queue
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.runner import Runner
 from tests import mssql_rules as rules
@@ -151,7 +151,7 @@ def rows(ids: range) -> list[tuple[Any, ...]]:
     return [(id, '"x"', None, 1, TIME, TIME, TIME, 0, "g", None, None) for id in reversed(ids)]
 
 
-def claims(queue: Queue, ids: range) -> list[Claim]:
+def claims(queue: Consumer, ids: range) -> list[Claim]:
     return [Claim.of(queue, id, "ab" * 16) for id in ids]
 
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from tablequeue import Claim, Database, LeaseLost, Message, Queue
+from tablequeue import Claim, Consumer, Database, LeaseLost, Message, Queue
 from tablequeue.engines.engine import Engine
 from tablequeue.model.states import STATES
+
+AnyConsumer = TypeVar("AnyConsumer", bound=Consumer)
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
 
@@ -55,21 +57,21 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def claimed(queue: Queue, **options: Any) -> Claim:
+def claimed(queue: Consumer, **options: Any) -> Claim:
     """Pop the next message, which must exist."""
     claim = queue.pop(**options)
     assert claim is not None, "a message must be ready"
     return claim
 
 
-def found(queue: Queue, id: int) -> Message:
+def found(queue: Consumer, id: int) -> Message:
     message = queue.find(id)
     assert message is not None, f"message {id} must be live"
     assert message.state != "finished", f"message {id} must be live"
     return message
 
 
-def at_once(queue: Queue) -> Queue:
+def at_once(queue: AnyConsumer) -> AnyConsumer:
     """Return the queue as if between two sweeps, so that calls that can be one transaction are one."""
     queue.context.table.next_sweep = math.inf
     return queue
@@ -97,14 +99,14 @@ def ids_of(messages: Iterable[Claim | Message]) -> list[int]:
     return [message.id for message in messages]
 
 
-def counts(queue: Queue, **options: Any) -> dict[str, int]:
+def counts(queue: Consumer, **options: Any) -> dict[str, int]:
     """Return the number of messages in each state, without zeros."""
     stats = queue.stats(**options)
     states = {name: getattr(stats, name) for name in (*STATES, "finished")}
     return {name: count for name, count in states.items() if count}
 
 
-def snapshot(queue: Queue) -> list[Message]:
+def snapshot(queue: Consumer) -> list[Message]:
     """Return every message of the queue as it is stored, including finished ones."""
     live = [message for state in STATES for message in queue.peek(10_000, state=state)]
     return live + (queue.history(10_000) if queue.definition.keeps_history else [])
@@ -120,7 +122,7 @@ FINISHING: dict[str, Callable[[Claim], Any]] = {
 }
 
 
-def check_fenced(queue: Queue, claim: Claim) -> None:
+def check_fenced(queue: Consumer, claim: Claim) -> None:
     """Check that a claim that is no longer held changes nothing by any verb."""
     before = snapshot(queue)
     for verb, finish in FINISHING.items():

@@ -279,7 +279,7 @@ class Others:
     def _call(self) -> None:
         self._scene.push("served")
         for name in self._scene.consumers:
-            queue = self._database.queue(name)
+            queue = self._database.consumer(name)
             claims = queue.pop_many(1)
             while self._ended and not claims:  # a pump passes over a lock
                 claims = queue.pop_many(1)

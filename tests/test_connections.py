@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 import tablequeue
 import tablequeue.aio
-from tablequeue import ALL, Claim, Database, Queue, Subscription, TablequeueError, Topic
+from tablequeue import ALL, Claim, Consumer, Database, Queue, Subscription, TablequeueError, Topic
 from tablequeue.engines import operations
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.operations import OPERATIONS, Effect
@@ -234,9 +234,10 @@ def check_long_work(database: Database, place: Place, kind: Kind) -> None:
     subscription = topic.subscribe("mail")
     for each in (queue, topic):
         each.push("x")
-    for each in (queue, subscription):
+    consumers: list[Consumer] = [queue, subscription]
+    for one in consumers:
         try:
-            with each.receive():
+            with one.receive():
                 end_sessions(database, place, kind)
         except TablequeueError as error:
             raise AssertionError("the work is done, and its message comes again") from error

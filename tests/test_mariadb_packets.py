@@ -150,7 +150,7 @@ def test_a_session_that_is_idle_in_a_transaction_is_ended(place: Place, db: Data
     url = sa.make_url(place.url).update_query_dict({"init_command": "set session idle_transaction_timeout = 1"})
     impatient = Place(url.render_as_string(hide_password=False), place.schema, place.opened, place.engines)
     steps = Steps(reached)
-    seeking = open_stepping(impatient, steps).queue("events/mail")
+    seeking = open_stepping(impatient, steps).subscription("events/mail")
     steps.armed = True
     with suppress(ConnectionLost):
         topics.move(seeking.context, 1)

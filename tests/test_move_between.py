@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import ALL, Message, NewMessage, Queue
+from tablequeue import ALL, Consumer, Message, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, TablequeueError
 from tablequeue.verbs import doctor
 from tests import mssql
@@ -278,7 +278,7 @@ def at_work(two: Two, push: int) -> Iterator[tuple[Counter[int], list[int]]]:
     errors: list[BaseException] = []
     started_up = Barrier(4, timeout=60)
 
-    def consume(queue: Queue) -> None:
+    def consume(queue: Consumer) -> None:
         started_up.wait()
         while not stop.is_set():
             for claim in queue.pop_many(3, lease=3600):

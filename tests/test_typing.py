@@ -19,6 +19,7 @@ import pytest
 import tablequeue
 from tablequeue import (
     Claim,
+    Consumer,
     Database,
     Definition,
     Queue,
@@ -28,14 +29,14 @@ from tablequeue import (
     Topic,
     TopicOptions,
 )
-from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTopic
+from tablequeue.aio import AsyncClaim, AsyncConsumer, AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTopic
 from tests import typed_program
 
 pytestmark = pytest.mark.quick
 
 PROGRAM = Path(typed_program.__file__)
 MODULES = (
-    "tablequeue tablequeue.aio tablequeue.bulk.stream tablequeue.database tablequeue.errors "
+    "tablequeue tablequeue.aio tablequeue.bulk.stream tablequeue.consumer tablequeue.database tablequeue.errors "
     "tablequeue.model.definition tablequeue.model.message tablequeue.queue tablequeue.topic tablequeue.worker"
 ).split()
 
@@ -102,8 +103,8 @@ def test_a_module_exports_what_it_has(name: str) -> None:
     assert not [one for one in own if not one.startswith("_") and one not in exported]
 
 
-SYNC = (Database, Queue, Claim, Topic, Subscription)
-ASYNC = (AsyncDatabase, AsyncQueue, AsyncClaim, AsyncTopic, AsyncSubscription)
+SYNC = (Database, Consumer, Queue, Claim, Topic, Subscription)
+ASYNC = (AsyncDatabase, AsyncConsumer, AsyncQueue, AsyncClaim, AsyncTopic, AsyncSubscription)
 
 
 @pytest.mark.parametrize("kind", [*SYNC, *ASYNC])

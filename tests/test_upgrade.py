@@ -262,7 +262,7 @@ def test_topics_and_queues_of_version_4_go_on(fourth: Place, kind: Kind) -> None
     versions = database.upgrade()
     assert versions.pop("new") == database.schema_version
     assert set(versions.values()) == {4}
-    work, mail = database.queue("work"), database.queue("events/mail")
+    work, mail = database.queue("work"), database.subscription("events/mail")
     assert counts(work) == {"ready": 2, "scheduled": 1, "in_progress": 1, "dead": 1, "finished": 1}
     assert [message.state for message in work.history()] == ["finished"]
     Claim.of(work, 2, HELD_4[kind.name]["work"]).complete()
@@ -330,7 +330,7 @@ def test_the_log_of_an_old_topic_with_groups_refuses_a_message_without_one(fifth
     database.upgrade()
     with pytest.raises(sa.exc.DatabaseError, match="group"):
         fifth.execute(ungrouped)
-    ship = database.queue("kept/ship")
+    ship = database.subscription("kept/ship")
     got = []
     while batch := ship.pop_many(10):
         got += [claim.payload for claim in batch]

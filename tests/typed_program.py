@@ -20,6 +20,7 @@ from tablequeue import (
     AttemptError,
     Backoff,
     Claim,
+    Consumer,
     Database,
     Definition,
     Delivery,
@@ -119,7 +120,7 @@ def push(db: Database, emails: Queue) -> None:
 def consume(emails: Queue) -> None:
     claim = assert_type(emails.pop(lease=MINUTE), Claim | None)
     assert claim is not None
-    assert_type(claim.queue, Queue)
+    assert_type(claim.queue, Consumer)
     assert_type(claim.id, int)
     assert_type(claim.attempts, int)
     assert_type(claim.lease_until, datetime | None)
@@ -201,7 +202,8 @@ def publish(db: Database) -> None:
         print(error.remedy)
     mail.complete_many(batch)
     mail.seek("end", force=True)
-    assert isinstance(assert_type(db.queue("events/mail"), Queue), Subscription)
+    assert_type(db.subscription("events/mail"), Subscription)
+    assert isinstance(assert_type(db.consumer("events/mail"), Consumer), Subscription)
     events.drop()
 
 

@@ -88,7 +88,7 @@ class Copy(Contender):
         self._database.dispose()
 
 
-def drained(subscription: tablequeue.Queue, number: int, size: int) -> list[str]:
+def drained(subscription: tablequeue.Consumer, number: int, size: int) -> list[str]:
     """Pop in batches; complete each with the pop of the next one. Return the payloads."""
     delivered: list[str] = []
     batch = subscription.pop_many(size)

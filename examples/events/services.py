@@ -52,7 +52,7 @@ def audit(url: str, folder: Path, share: int) -> None:
     stopped = Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with tablequeue.connect(url, name="audit") as database:
-        subscription = database.queue(f"{TOPIC}/audit")
+        subscription = database.subscription(f"{TOPIC}/audit")
         while not stopped.is_set():
             messages = subscription.pop_many(BATCH)
             if messages:
@@ -100,7 +100,7 @@ def store(database: Database, service: str, messages: Sequence[Claim], share: in
     with database.engine.begin() as connection:
         rows = [{"service": service, "n": message.payload["n"]} for message in messages]
         connection.execute(sa.text("insert into delivered values (:service, :n)"), rows)
-        database.queue(f"{TOPIC}/{service}").complete_many(messages, connection=connection)
+        database.subscription(f"{TOPIC}/{service}").complete_many(messages, connection=connection)
     stored[service] += len(messages)
 
 

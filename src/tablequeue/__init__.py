@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tablequeue import errors
+    from tablequeue.consumer import Consumer
     from tablequeue.database import Database, connect
     from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
     from tablequeue.model.connection import Connection
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 # The public names of each module. A name is imported at its first use, because SQLAlchemy takes longer to import than
 # all else, and `tablequeue --version` needs none of them.
 _NAMES = {
+    "consumer": "Consumer",
     "database": "Database connect",
     "model.connection": "Connection",
     "model.definition": "Definition Delivery History Keep Order PayloadType SubscriptionDefinition TopicDefinition",
@@ -86,6 +88,7 @@ __all__ = [
     "Cancelled",
     "Claim",
     "Connection",
+    "Consumer",
     "Database",
     "Definition",
     "Delivery",

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, Unpack
 
 import sqlalchemy as sa
 
+from tablequeue.consumer import Consumer
 from tablequeue.engines import check_kind, driver_missing, engine_class
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
@@ -137,15 +138,25 @@ class Database:
         return self._queue(catalogue.same(table, wanted))
 
     def queue(self, name: str) -> Queue:
-        """Open an existing queue, or a subscription as `topic/name`; `QueueNotFound` suggests the nearest name."""
-        return self._queue(catalogue.find(self._runner, name))
+        """Open an existing queue; `QueueNotFound` suggests the nearest name."""
+        return self._queue(catalogue.find(self._runner, name, "queue"))
+
+    def subscription(self, name: str) -> Subscription:
+        """Open an existing subscription, named with its topic: `events/mail`; `QueueNotFound` as for a queue."""
+        return Subscription(self._context(catalogue.find(self._runner, name, "subscription")))
+
+    def consumer(self, name: str) -> Consumer:
+        """Open an existing queue, or a subscription as `events/mail`; `QueueNotFound` as for a queue."""
+        table = catalogue.find(self._runner, name, "queue", "subscription")
+        kind = Subscription if table.definition.kind == "subscription" else Queue
+        return kind(self._context(table))
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
         return catalogue.names(self._runner, "queue")
 
     def subscriptions(self) -> list[str]:
-        """Return the names of all subscriptions, sorted, as `queue` opens them: `events/mail`."""
+        """Return the names of all subscriptions, sorted, as `subscription` opens them: `events/mail`."""
         return catalogue.names(self._runner, "subscription")
 
     def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
@@ -218,7 +229,7 @@ class Database:
                 if each in of_topics:
                     findings += doctor.of_topic(self.topic(each).context)
                 else:
-                    findings += doctor.of_queue(self.queue(each).context)
+                    findings += doctor.of_queue(self.consumer(each).context)
             except TablequeueError as error:
                 if name is not None and isinstance(error, QueueNotFound):
                     raise
@@ -239,8 +250,7 @@ class Database:
         self._runner.close()
 
     def _queue(self, table: Table) -> Queue:
-        kind = Subscription if table.definition.kind == "subscription" else Queue
-        return kind(self._context(table))
+        return Queue(self._context(table))
 
     def _topic(self, table: Table) -> Topic:
         return Topic(self._context(table))

@@ -1,85 +1,31 @@
-"""A queue and its verbs, in reading order.
-
-Over 400 lines, because they are the signatures and docstrings of one class. What the verbs do is in `verbs/`.
-"""
+"""A queue: the verbs of a consumer, and those that push, take and move."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from time import monotonic
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, overload
 
-from tablequeue.errors import BadPayload, Empty
+from tablequeue.consumer import Consumer
 from tablequeue.model.connection import Connection
-from tablequeue.model.definition import Definition
-from tablequeue.model.message import PAYLOAD, Claim, Message, checked_claims
-from tablequeue.model.options import AlterOptions
-from tablequeue.model.pacing import Duration, in_seconds
-from tablequeue.model.states import WAITING_STATES, FailedState, LiveState
-from tablequeue.observe import telemetry
-from tablequeue.verbs import (
-    alter,
-    cancel,
-    catalogue,
-    claim,
-    control,
-    finish,
-    inspect,
-    maintain,
-    move,
-    push,
-    reschedule,
-    stats,
-    unreadable,
-)
+from tablequeue.model.message import Claim, Message
+from tablequeue.model.pacing import Duration
+from tablequeue.model.states import WAITING_STATES, LiveState
+from tablequeue.verbs import claim, inspect, maintain, move, push
 from tablequeue.verbs import results as kept
-from tablequeue.verbs.cancel import Cancellation, Chosen
 from tablequeue.verbs.claim import SameGroup
-from tablequeue.verbs.complete_and_claim import complete_and_claim
-from tablequeue.verbs.context import Context, seconds
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.push import OnConflict, Options
-from tablequeue.verbs.stats import Stats
-from tablequeue.verbs.wait import INFINITE, Waiter
 
 
-class Queue:
+class Queue(Consumer):
     """A queue. Made by `Database.create_queue` or `Database.queue`; safe to share between threads.
 
-    What many verbs have in common:
-
-    connection=   the transaction to act in: a SQLAlchemy Connection or Session, or a DB-API connection. The verb never
-                  commits it. None: a transaction of the verb's own, which is committed when the verb returns.
-    now=          an aware datetime to use instead of the database's clock: leases, delays and ages count from it, and
-                  it is stored as the time of the event. Use it in tests, and for messages that keep the times of
-                  another system. None: the database's clock, which is the same for all processes.
-    durations     (`delay=`, `lease=`, `wait=`, `retry_in=`, `older_than=`, `window=`): seconds or a timedelta, from 0
-                  to 100 years.
-
-    Every refusal is a `TablequeueError`. An argument that cannot be used is refused with `BadInput`, and nothing is
-    changed.
+    `connection=`, `now=` and durations are those of every verb; see `Consumer`.
     """
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        """What the library's own rooms work with beside the verbs; see verbs/context.py."""
-        self.load_time = context.engine.load_time
-
-    def __repr__(self) -> str:
-        return f"<Queue {self.name}>"
-
-    @property
-    def name(self) -> str:
-        return self.context.table.name
-
-    @property
-    def definition(self) -> Definition:
-        return self.context.table.definition
-
-    # -- producing -------------------------------------------------------------------------------------------------
+    # -- producing -----------------------------------------------------------------------------------------------------
 
     @overload
     def push(
@@ -146,7 +92,7 @@ class Queue:
         headers      a dict of JSON values kept beside the payload.
         expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
                      the queue's if not given.
-        connection, now   see `Queue`.
+        connection, now   see `Consumer`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
@@ -209,7 +155,7 @@ class Queue:
         options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
 
-    # -- consuming -------------------------------------------------------------------------------------------------
+    # -- consuming -----------------------------------------------------------------------------------------------------
 
     def pop(
         self,
@@ -219,18 +165,9 @@ class Queue:
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> Claim | None:
-        """Claim the next message under a lease; None if no message is ready.
-
-        No other consumer gets the message while the lease holds. If this process dies, the message becomes ready again
-        when the lease ends. In a queue that delivers at most once it is never redelivered, and `lost` finds it.
-
-        lease        seconds, or a timedelta; the queue's lease if not given.
-        completing   the previous message: complete it in the same transaction, which takes half the time of two calls.
-                     If its claim is not held, `LeaseLost`, and nothing is claimed.
-        connection, now   see `Queue`.
-        """
+        """Claim the next message under a lease, as `Consumer.pop`; with `connection`, in the caller's transaction."""
         done = () if completing is None else (completing,)
-        messages = self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
+        messages = self._pop(1, lease, False, done, connection, now)
         return messages[0] if messages else None
 
     def pop_many(
@@ -243,27 +180,11 @@ class Queue:
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
-        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
+        """Claim up to `n` messages, as `Consumer.pop_many`; with `connection`, in the caller's transaction.
 
-        lease        seconds, or a timedelta; the queue's lease if not given.
-        same_group   in a queue with ordered groups: all of them from one group, in its order. The group is closed until
-                     each of them is completed, failed or released, or its lease is over. One that is to be tried again
-                     comes before those behind it. "open": the group is closed only behind the messages in progress,
-                     as in SQS, so one that is to be tried again may be in progress beside later ones. Not with
-                     `connection`.
-        completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
-                     are completed, and nothing is claimed.
+        `same_group` and `connection` together are refused.
         """
-        done = checked_claims(completing, Claim)
-        while True:
-            if done:
-                token, rows = complete_and_claim(self.context, done, n, lease, now, connection, same_group)
-            else:
-                token, rows = claim.claim(self.context, n, lease, now, connection, same_group)
-            claims = self._claims(token, rows, now, connection)
-            if claims or not rows:
-                return claims
-            done = ()  # none of the claimed payloads can be read, and more messages may be ready
+        return self._pop(n, lease, same_group, completing, connection, now)
 
     def pop_group(
         self, group: str, n: int = 1, *, lease: Duration | None = None, now: datetime | None = None
@@ -275,7 +196,7 @@ class Queue:
 
         group   as it was given to `push`.
         lease   seconds, or a timedelta; the queue's lease if not given.
-        now     see `Queue`.
+        now     see `Consumer`.
         """
         while True:
             token, rows = claim.claim_group(self.context, push.check_text(group, "group"), n, lease, now)
@@ -299,17 +220,6 @@ class Queue:
                 return claims
         return []
 
-    def complete(
-        self, message: Claim, *, result: Any = None, connection: Connection | None = None, now: datetime | None = None
-    ) -> None:
-        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
-
-        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
-
-        `LeaseLost`, and no change, if the claim is no longer held.
-        """
-        finish.complete(self.context, (message,), now, connection, None if result is None else (result,))
-
     def result(self, id: int, *, wait: Duration = 0) -> Any:
         """Return the result of a message, in a queue with `results`; None if it was completed without one.
 
@@ -318,207 +228,7 @@ class Queue:
         """
         return kept.result(self.context, id, wait)
 
-    def complete_many(
-        self,
-        messages: Iterable[Claim],
-        *,
-        results: Sequence[Any] | None = None,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Complete all messages of a batch in one round trip.
-
-        results   in a queue with `results`: a JSON value for each message, aligned with them. None: no result.
-
-        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
-        """
-        finish.complete(self.context, messages, now, connection, results)
-
-    def fail(
-        self,
-        message: Claim,
-        error: str | BaseException = "",
-        *,
-        retry_in: Duration | None = None,
-        retry: bool = True,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> FailedState:
-        """Fail the attempt: keep the error, and retry the message later.
-
-        error      a string, or an exception whose traceback is kept; see `Claim.fail`.
-        retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
-        retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
-        connection, now   see `Queue`.
-
-        Returns the new state of the message: `scheduled`, `ready` or `dead`; `cancelled` if it was cancelled meanwhile;
-        `lost` where delivery is at most once.
-        `LeaseLost`, and no change, if the claim is no longer held.
-        """
-        (state,) = finish.fail(self.context, (message,), error, retry_in, retry, now, connection)
-        return state
-
-    def fail_many(
-        self,
-        messages: Iterable[Claim],
-        error: str | BaseException = "",
-        *,
-        retry_in: Duration | None = None,
-        retry: bool = True,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> list[FailedState]:
-        """Fail the attempts of a batch in one round trip, as `fail` does; return the new states in the same order.
-
-        Without `retry_in` each message waits by its own attempts; messages of a range of a subscription wait together.
-        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have failed.
-        """
-        return finish.fail(self.context, messages, error, retry_in, retry, now, connection)
-
-    def release(
-        self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
-    ) -> None:
-        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count.
-
-        `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
-        """
-        finish.release(self.context, (message,), delay, now, connection)
-
-    def release_many(
-        self,
-        messages: Iterable[Claim],
-        *,
-        delay: Duration = 0,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
-        finish.release(self.context, messages, delay, now, connection)
-
-    def extend(
-        self,
-        message: Claim,
-        lease: Duration | None = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> datetime:
-        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
-
-        The lease of the queue if none is given. `LeaseLost`, and no change, if the claim is no longer held.
-        `BadInput` where delivery is at most once.
-        """
-        (end,) = finish.extend(self.context, (message,), lease, now, connection)
-        return end
-
-    def extend_many(
-        self,
-        messages: Iterable[Claim],
-        lease: Duration | None = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> list[datetime]:
-        """Extend the leases of a batch in one round trip, as `extend` does; return their new ends in the same order.
-
-        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
-        """
-        return finish.extend(self.context, messages, lease, now, connection)
-
-    def extend_held(self, id: int, lease: Duration, *, now: datetime | None = None) -> bool:
-        """Have the lease on a message in progress, whoever holds it, end `lease` seconds from now; 0 ends it.
-
-        For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
-        finished. False, and no change, if the message is not in progress. In a subscription: of detached messages.
-        """
-        return finish.extend_held(self.context, id, lease, now)
-
-    def is_cancelled(self, message: Claim) -> bool:
-        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-        return bool(cancel.told(self.context, [message.id]))
-
-    @contextmanager
-    def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
-        """Pop one message for a `with` block; complete it when the block ends, fail it when the block raises.
-
-        Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
-        with its traceback and goes on to the caller; KeyboardInterrupt and SystemExit release the message instead
-        (where delivery is at most once they fail it too).
-        """
-        message = next(self.consume(wait=wait, lease=lease), None)
-        if message is None:
-            raise Empty(
-                f"No message became ready in {self.name!r} within {in_seconds(wait)} s.", "Wait longer, or push one."
-            )
-        try:
-            with telemetry.processing(self.name, (message,)):
-                yield message
-        except Exception as error:
-            message.fail(error)
-            raise
-        except BaseException as interrupt:
-            finish.abandon(self.context, (message,), interrupt)
-            raise
-        message.complete()
-
-    def consume(
-        self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
-    ) -> Iterator[Claim]:
-        """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
-
-        Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
-        time. When the iteration is closed, those not yet handed over are released.
-        """
-        limit = INFINITE if wait is None else seconds(wait, "wait")
-        claim.check_prefetch(self.context, prefetch)
-        idle_since = monotonic()
-        with self.waiter() as waiter:
-            while True:
-                if batch := self.pop_many(prefetch, lease=lease):
-                    waiter.found()
-                    yield from self._hand_over(batch)
-                    idle_since = monotonic()
-                    continue
-                left = limit - (monotonic() - idle_since)
-                if left <= 0:
-                    return
-                waiter.wait(left)
-
-    def waiter(self, longest_pause: Duration | None = None, on_push: Callable[[], None] | None = None) -> Waiter:
-        """Return a `Waiter`, which waits for messages between the pops of a loop of your own, as `consume` does.
-
-        longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
-        on_push         what the notifier calls, in its own thread, when there may be a message.
-        """
-        return Waiter(self.context, longest_pause, on_push)
-
-    # -- looking ---------------------------------------------------------------------------------------------------
-
-    def peek(self, limit: int = 10, *, state: LiveState = "ready", after: int = 0) -> list[Message]:
-        """Return the first messages in a state (ready, scheduled, in_progress, dead, blocked) with ids above `after`.
-
-        By id, whatever the order of the queue. None of them is claimed.
-        """
-        return inspect.peek(self.context, limit, state, after)
-
-    def find(self, id: int) -> Message | None:
-        """Return the message with that id, from the queue or from its history; None if neither has it.
-
-        In the history its `state` is `finished`; that of a message delivered at most once and not completed is
-        `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if its
-        retention is over. Two reads that lock nothing. A message that is finished between them is found.
-        """
-        return inspect.find(self.context, id)
-
-    def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
-        """Count the messages in each state, and measure the age of the oldest ready one.
-
-        With `window` (1 second at least), also what was pushed and finished in that time: by which producers and
-        consumers, at which rates, with which wait and run times. The last 50,000 messages count, if there were more.
-        From 100,000 finished messages on their number is an estimate. `Stats.estimated` names what is not exact. Each
-        number is a read of its own from an index, and locks nothing.
-        """
-        return stats.stats(self.context, window, now)
+    # -- looking -------------------------------------------------------------------------------------------------------
 
     def lost(
         self, limit: int = 100, *, after: int = 0, older_than: Duration | None = None, now: datetime | None = None
@@ -530,107 +240,7 @@ class Queue:
         """
         return inspect.lost(self.context, limit, after, older_than, now)
 
-    def history(self, limit: int = 100, *, after: int | None = None) -> list[Message]:
-        """Return the messages that left the queue, highest id first: the first `limit` of them, or those after `after`.
-
-        after   the id of the last message of the page before: the next one has the ids below it.
-
-        `BadInput` if the queue keeps none.
-        """
-        return inspect.history(self.context, limit, after)
-
-    def history_bounds(self) -> tuple[int, int] | None:
-        """Return the lowest and the highest id in the history; None if it is empty."""
-        return inspect.history_bounds(self.context)
-
-    # -- changing --------------------------------------------------------------------------------------------------
-
-    def cancel(
-        self, which: Chosen, *, connection: Connection | None = None, now: datetime | None = None
-    ) -> Cancellation:
-        """Cancel messages: those that wait are gone, those in progress are told to stop. Return which were which.
-
-        which   the id of a message, several ids, or a function of a `Message` that is true for those to cancel.
-        connection, now   see `Queue`.
-
-        A message that waits, or is a dead letter, moves to the history as `cancelled`; it is deleted if the queue keeps
-        none. Its key is free, and its group goes on. The consumer of a message in progress sees `Claim.cancelled`. Such
-        a message is not retried: if it fails, is released, or loses its lease, it ends as `cancelled`. If its consumer
-        completes it, it is completed.
-
-        Ids are cancelled in one transaction, all or none. A function is asked for each message, and those that it
-        chooses are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be told.
-        Of a subscription only detached messages can be cancelled: `BadInput` for the ids of others.
-        """
-        return cancel.cancel(self.context, which, now, connection)
-
-    def reschedule(
-        self,
-        id: int,
-        *,
-        delay: Duration | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Change when a message that waits becomes ready, or its priority, or both.
-
-        delay, due   when it becomes ready: after `delay` (seconds, or a timedelta), or at `due` (an aware datetime).
-        priority     in a queue of the order `priority`: its new priority.
-        connection, now   see `Queue`.
-
-        What is not given stays. Waiting consumers look again. A message behind another one of its group stays behind
-        it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or if there is none.
-        """
-        reschedule.reschedule(self.context, id, delay, due, priority, now, connection)
-
-    # -- controlling -----------------------------------------------------------------------------------------------
-
-    def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue: those of `create_queue` that are not a part of its tables.
-
-        They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
-        `key_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and None
-        removes one. Other options stay as they are. It holds
-        at once in this process, and within a second in every other one that uses the queue; for messages there and to
-        come. A lease that runs stays as long as it was given. Messages in progress count for a limit. Stored procedures
-        that are there are made again.
-
-        `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
-        a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
-        or `rate` waits for claims in transactions of callers.
-        """
-        self.context.become(alter.alter(self.context.runner, self.context.table, options))
-
-    def pause(self, until: datetime | Duration | None = None, *, connection: Connection | None = None) -> None:
-        """Hand out no message until `until`: an aware time, or a time from now; None: until `resume`. Pushes go on.
-
-        It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
-        procedures. Messages in progress can be finished. `stats` shows the pause. Idempotent; the last time wins.
-        """
-        control.pause(self.context, until, connection)
-
-    def resume(self, *, connection: Connection | None = None) -> None:
-        """End the pause, if there is one. Consumers that wait notice within half a second."""
-        control.resume(self.context, connection)
-
-    # -- keeping ---------------------------------------------------------------------------------------------------
-
-    def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
-        """Return the first dead letters with ids above `after`, by id, each with every error."""
-        return inspect.peek(self.context, limit, "dead", after)
-
-    def redrive(self, which: Which, *, now: datetime | None = None) -> int:
-        """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
-
-        Dead letters in another queue (`dead_letter_to`) move back, with new ids. In that queue itself, those that wait
-        there move back to where they came from. One whose key another message has by now stays where it is.
-
-        which   their ids, a function of a `Message` that is true for them, or `tablequeue.ALL`. Of messages that moved
-                to another queue: the ids that they had here.
-        """
-        return maintain.redrive(self.context, which, now)
+    # -- keeping -------------------------------------------------------------------------------------------------------
 
     def move(
         self, which: Which, *, to: Queue, state: LiveState | None = None, now: datetime | None = None
@@ -675,14 +285,6 @@ class Queue:
         """
         return move.move_batches(self.context, to.context, history, follow, now)
 
-    def purge_dead(self, which: Which) -> int:
-        """Delete dead letters, chosen as in `redrive`, and return how many."""
-        return maintain.purge_dead(self.context, which)
-
-    def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
-        """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
-        return maintain.purge_history(self.context, older_than, now)
-
     def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
@@ -692,35 +294,6 @@ class Queue:
         Dead letters and the history stay. A crash keeps what was deleted before it.
         """
         return maintain.purge(self.context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
-
-    def drop(self) -> None:
-        """Drop the queue, its messages and its history, also while it is in use."""
-        catalogue.drop(self.context)
-
-    # -- private ---------------------------------------------------------------------------------------------------
-
-    def _claims(
-        self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Connection | None
-    ) -> list[Claim]:
-        """Return claims on the rows whose payloads can be read; each of the others becomes a dead letter."""
-        load = self.context.codec.load
-        try:
-            return [Claim(self, row, load(row[PAYLOAD]), token) for row in rows]
-        except BadPayload:
-            return [
-                Claim(self, row, payload, token)
-                for row, payload in unreadable.readable(self.context, token, rows, now, connection)
-            ]
-
-    def _hand_over(self, batch: list[Claim]) -> Iterator[Claim]:
-        handed = 0
-        try:
-            for message in batch:
-                handed += 1
-                yield message
-        finally:
-            if handed < len(batch):
-                self.release_many(batch[handed:])
 
 
 __all__ = ["OnConflict", "Queue"]

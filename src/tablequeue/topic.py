@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
+from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import SubscriptionDefinition, TopicDefinition
 from tablequeue.model.message import Claim
 from tablequeue.model.options import SubscriptionOptions
 from tablequeue.model.pacing import Duration
-from tablequeue.queue import Queue
 from tablequeue.verbs import push, topics
 from tablequeue.verbs.claim import SameGroup
 from tablequeue.verbs.context import Context
@@ -23,7 +23,7 @@ from tablequeue.verbs.topics import Lag, Start
 class Topic:
     """A topic. Made by `Database.create_topic` or `Database.topic`; safe to share between threads.
 
-    `connection=` and `now=` are those of every verb; see `Queue`. Every refusal is a `TablequeueError`.
+    `connection=` and `now=` are those of every verb; see `Consumer`. Every refusal is a `TablequeueError`.
     """
 
     def __init__(self, context: Context) -> None:
@@ -58,8 +58,8 @@ class Topic:
 
         group        the group of the message; it must be given if the topic was made with `groups=True`.
         headers      a dict of JSON values kept beside the payload.
-        connection, now   see `Queue`. Until a caller's transaction commits, no subscription gets the message, and none
-                     waits for it: it then comes after those that were committed meanwhile.
+        connection, now   see `Consumer`. Until a caller's transaction commits, no subscription gets the message, and
+                     none waits for it: it then comes after those that were committed meanwhile.
 
         `BadPayload` if the topic's payload type cannot hold the payload exactly.
         """
@@ -154,19 +154,16 @@ class Topic:
         topics.drop(self.context)
 
 
-class Subscription(Queue):
-    """A subscription. Made by `Topic.subscribe`, `Topic.subscription`, or `Database.queue("topic/name")`.
+class Subscription(Consumer):
+    """A subscription. Made by `Topic.subscribe`, `Topic.subscription`, or `Database.subscription("topic/name")`.
 
-    It has the verbs of a queue, but for those that push or take. Its messages come in the order in which their
+    It has the verbs of a queue, but for those that push, take or move. Its messages come in the order in which their
     transactions became visible. A claim is a range of the log: one row, however many messages. The lease is that of the
     range: `extend` extends it for all of the range. A message that is failed, released or whose lease ends leaves its
     range, and is retried by itself; the others are not delivered again for it.
 
     A claim is never a part of a caller's transaction: `pop` has no `connection=` here. The finishing verbs have it.
     """
-
-    def __repr__(self) -> str:
-        return f"<Subscription {self.name}>"
 
     def pop_many(
         self,
@@ -175,16 +172,13 @@ class Subscription(Queue):
         lease: Duration | None = None,
         same_group: SameGroup = False,
         completing: Iterable[Claim] = (),
-        connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
-        claims = super().pop_many(
-            n, lease=lease, same_group=same_group, completing=completing, connection=connection, now=now
-        )
+        claims = super().pop_many(n, lease=lease, same_group=same_group, completing=completing, now=now)
         topics.keep_up(self.context)
         return claims
 
-    pop_many.__doc__ = Queue.pop_many.__doc__
+    pop_many.__doc__ = Consumer.pop_many.__doc__
 
     def seek(self, to: Start, *, force: bool = False) -> None:
         """Go on from elsewhere in the log: to replay messages, or to skip some.
@@ -199,13 +193,11 @@ class Subscription(Queue):
         """
         topics.seek(self.context, to, force)
 
-    def purge(self, *, in_progress: bool = False) -> int:
+    def purge(self) -> int:
         """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
 
         It is `seek("end")`, and no retries after it. Messages in progress, dead letters and the log itself stay.
         """
-        if in_progress:
-            raise BadInput("The messages of a subscription in progress stay.", "Leave in_progress out.")
         skipped = self.context.run(self.context.engine.range_reads.progress, {"now": None}).ready
         skipped += topics.seek(self.context, "end", force=True)
         return skipped + super().purge()

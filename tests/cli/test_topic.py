@@ -42,7 +42,7 @@ def test_create_takes_every_option(run: Run, db: Database) -> None:
     assert run("topic", "subscribe", "events/mail", *options).stdout == "events/mail\n"
     backoff = Backoff(base=2, jitter=0)
     expected = SubscriptionDefinition("fifo", False, True, "text", 5, 2, backoff, topic="events")
-    assert db.queue("events/mail").definition == expected
+    assert db.subscription("events/mail").definition == expected
     assert "lease" in run("topic", "subscribe", "events/mail", code=1).stderr
     assert "no groups" in run("topic", "subscribe", "other/mail", "--ordered", code=1).stderr
 
@@ -198,7 +198,7 @@ def test_what_looks_at_a_queue_looks_at_a_subscription(run: Run, events: Topic, 
     shown = run("queue", "show", name).stdout
     assert "lag             2\n" in shown
     assert run("dead", "redrive", name).stdout == "1 redriven\n"
-    assert "delivers at least once" in run("lost", name, code=1).stderr
+    assert "is a subscription" in run("lost", name, code=1).stderr
     assert run("queue", "purge", name, "--yes").stdout == "4 purged\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Claim, Database, LeaseLost, Queue
+from tablequeue import Claim, Consumer, Database, LeaseLost, Queue
 from tablequeue.errors import BadDefinition, BadInput
 from tests.callers import Caller
 from tests.checks import check_at_most_once
@@ -212,7 +212,7 @@ def test_a_killed_consumer_takes_its_message_along(queue: Queue, place: Place) -
 def test_two_consumers_never_have_the_same(queue: Queue, place: Place) -> None:
     ids = queue.push_many(map(str, range(40)))
 
-    def consume(queue: Queue) -> list[int]:
+    def consume(queue: Consumer) -> list[int]:
         return [message.id for message in queue.consume(wait=0)]
 
     with ThreadPoolExecutor(2) as threads:

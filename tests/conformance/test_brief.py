@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import ALL, Database, Message, PayloadType, Queue
+from tablequeue import ALL, Consumer, Database, Message, PayloadType
 from tablequeue.engines.base import BRIEF
 from tablequeue.model.payload import Unreadable
 from tablequeue.verbs import inspect
@@ -57,7 +57,7 @@ def test_a_list_of_a_subscription_too(db: Database, payload: PayloadType, ordere
     check(topic, mail, SMALL[payload])
 
 
-def check(target: Any, queue: Queue, payload: Any) -> None:
+def check(target: Any, queue: Consumer, payload: Any) -> None:
     """A message in each state that a list can have."""
     options = {"group": "eu"} if queue.definition.groups else {}
     finished, failed, held, ready = (target.push(payload, headers={"a": 1}, **options) for _ in range(4))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import ALL, Backoff, Database, NewMessage, Queue
+from tablequeue import ALL, Backoff, Consumer, Database, NewMessage, Queue
 from tablequeue.errors import BadInput, LeaseLost
 from tests.callers import Caller
 from tests.checks import check_one_in_progress_per_group
@@ -227,7 +227,7 @@ def test_many_consumers_keep_the_order_of_every_group(queue: Queue, place: Place
     ids = push(queue, "abcde" * 12)
     seen: dict[str | None, list[int]] = {group: [] for group in "abcde"}
 
-    def consume(queue: Queue) -> None:
+    def consume(queue: Consumer) -> None:
         for message in queue.consume(wait=0.5):
             seen[message.group].append(message.id)
             message.complete()

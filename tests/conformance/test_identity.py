@@ -71,7 +71,7 @@ def test_an_async_handle_is_of_one_queue(db: Database, place: Place) -> None:
             assert isinstance(held, AsyncClaim)
             mail = await (await database.create_topic("events")).subscribe("mail")
             db.queue("work").drop()
-            db.queue("events/mail").drop()
+            db.subscription("events/mail").drop()
             id = db.create_queue("work", payload="bytes").push(b"new")
             audit = db.topic("events").subscribe("audit")
             db.topic("events").push("for audit")

@@ -150,11 +150,10 @@ def test_groups_go_on_in_both(db: Database) -> None:
 def test_what_is_refused(db: Database) -> None:
     queue = db.create_queue("a")
     queue.push(1)
-    others = [db.create_queue("text", payload="text"), db.create_queue("groups", groups=True), queue]
-    others += [db.create_topic("events").subscribe("mail")]
-    for other in others:
+    for other in [db.create_queue("text", payload="text"), db.create_queue("groups", groups=True), queue]:
         refuses(BadInput, queue.move, ALL, to=other)
         refuses(BadInput, other.move, ALL, to=queue)
+    refuses(BadInput, queue.move, ALL, to=db.create_topic("events").subscribe("mail"))
     refuses(BadInput, queue.move, ALL, to=db.create_queue("c"), state="in_progress")
     refuses(BadInput, queue.move, ["x"], to=db.create_queue("c"))
     assert queue.move([], to=db.create_queue("c")) == {}

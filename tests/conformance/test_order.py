@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, NewMessage, Order, Queue
+from tablequeue import Backoff, Claim, Consumer, Database, NewMessage, Order, Queue
 from tests.checks import check_a_failed_head_holds_the_others, check_order
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, found, ids_of, with_parts
@@ -268,7 +268,7 @@ def test_strict_many_consumers_never_have_two_at_once(strict: Queue, place: Plac
     ids = strict.push_many(range(40))
     seen: list[int] = []
 
-    def consume(queue: Queue) -> None:
+    def consume(queue: Consumer) -> None:
         for message in queue.consume(wait=0.5):
             # No other thread may run between the two calls, so that the list is in the order of the ids.
             assert strict.stats().in_progress == 1

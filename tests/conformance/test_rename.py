@@ -90,7 +90,7 @@ def test_what_is_refused_changes_nothing(db: Database) -> None:
     for old, new in wrong:
         refuses(BadName, db.rename, old, new)
     assert (db.queues(), db.topics(), db.subscriptions()) == (["a"], ["events", "other"], ["events/mail"])
-    assert db.queue("events/mail").context.table.topic is not None
+    assert db.subscription("events/mail").context.table.topic is not None
 
 
 def test_the_subscriptions_of_a_topic_go_with_it(db: Database) -> None:
@@ -113,7 +113,7 @@ def test_the_subscriptions_of_a_topic_go_with_it(db: Database) -> None:
     assert [claim.payload for claim in log.pop_many(10)] == ["one"]
     topic.drop()
     assert (db.topics(), db.subscriptions()) == (["events"], ["events/mail"])
-    assert [claim.payload for claim in db.queue("events/mail").pop_many(10)] == ["other"]
+    assert [claim.payload for claim in db.subscription("events/mail").pop_many(10)] == ["other"]
 
 
 def test_of_several_renames_at_once_one_is_done(place: Place) -> None:

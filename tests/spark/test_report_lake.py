@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Claim, Database, Queue, connect
+from tablequeue import Claim, Database, connect
 from tablequeue.errors import BadInput
 from tablequeue.spark.reports import job
 from tablequeue.spark.reports import lake as lakes
@@ -33,7 +33,7 @@ class Reading:
 
     spark: Any
     folder: Path
-    queue: Queue
+    queue: Any
     source: dict[str, str]
 
     def read(self) -> int:
@@ -152,7 +152,7 @@ def test_what_is_finished_between_the_two_reads_is_finished(reading: Reading, mo
     reading.queue.push("x", now=ago(20))
     (claim,) = reading.pop(1, 10)
 
-    def read_live(spark: Any, queue: Queue) -> Any:
+    def read_live(spark: Any, queue: Any) -> Any:
         found = read_first(spark, queue)
         claim.complete(now=ago(9))
         return found

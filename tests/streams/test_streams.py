@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, NewMessage, Queue
+from tablequeue import Consumer, Database, NewMessage, Queue
 from tablequeue.bulk import arrow, stream
 from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
@@ -50,7 +50,7 @@ def check_replay(queue: Queue) -> None:
     assert read(again, 1) == payloads
 
 
-def check_fence(queue: Queue) -> None:
+def check_fence(queue: Consumer) -> None:
     """An older run can no longer claim or complete messages. It may read the batch that it has begun."""
     older = Stream(queue, "lake")
     older.advance(0, 4, now=at(1))

@@ -421,7 +421,7 @@ class TopicRound(Round):
         patience = Patience(PATIENCE)
         while True:
             with client.ledger.op("left") as note:
-                found = [client.database.queue(f"events/{name}").stats() for name in SUBSCRIPTIONS]
+                found = [client.database.subscription(f"events/{name}").stats() for name in SUBSCRIPTIONS]
                 rest = sum(each.ready + each.scheduled + each.blocked + each.in_progress for each in found)
                 note.words["n"] = rest
             if not rest or patience.is_over():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from tablequeue import Claim, LeaseLost, Queue
+from tablequeue import Claim, Consumer, LeaseLost
 from tablequeue.errors import DatabaseError
 from tablequeue.topic import Subscription, Topic
 from tests.servers import Place
@@ -23,7 +23,7 @@ def check_every_subscription_gets_every_message(topic: Topic) -> None:
     assert got == [ids] * 3, "every subscription gets every message"
 
 
-def check_one_claim_one_consumer(topic: Topic, consumers: Sequence[Queue]) -> None:
+def check_one_claim_one_consumer(topic: Topic, consumers: Sequence[Consumer]) -> None:
     """Consumers that pop at the same moment get different messages, and all of them."""
     ids = topic.push_many("a" * (3 * len(consumers)))
     with ThreadPoolExecutor(len(consumers)) as threads:
@@ -31,7 +31,7 @@ def check_one_claim_one_consumer(topic: Topic, consumers: Sequence[Queue]) -> No
     assert sorted(id for batch in claims for id in ids_of(batch)) == ids, "each message goes to one consumer"
 
 
-def check_a_message_given_several_times_is_one(topic: Topic, subscription: Queue) -> None:
+def check_a_message_given_several_times_is_one(topic: Topic, subscription: Consumer) -> None:
     """The sum and the number of the ids are those of the range, but two of its messages are not among them."""
     topic.push_many("abc")
     batch = subscription.pop_many(3)
@@ -41,7 +41,7 @@ def check_a_message_given_several_times_is_one(topic: Topic, subscription: Queue
     assert counts(subscription) == {"finished": 3}
 
 
-def check_nothing_is_claimed_after_a_lost_lease(topic: Topic, subscription: Queue) -> None:
+def check_nothing_is_claimed_after_a_lost_lease(topic: Topic, subscription: Consumer) -> None:
     """A completion under a lost lease is refused, and the rest of the same call is not done."""
     topic.push("a")
     lost = claimed(subscription)
@@ -57,7 +57,7 @@ def check_nothing_is_claimed_after_a_lost_lease(topic: Topic, subscription: Queu
     assert counts(subscription) == before, "nothing is claimed, and nothing finished"
 
 
-def check_fence(topic: Topic, slow: Queue, quick: Queue) -> None:
+def check_fence(topic: Topic, slow: Consumer, quick: Consumer) -> None:
     """A range whose lease has expired is finished by nobody: neither as a whole, nor in parts."""
     topic.push_many("abc", now=at(0))
     old = slow.pop_many(3, lease=10, now=at(0))
@@ -70,7 +70,7 @@ def check_fence(topic: Topic, slow: Queue, quick: Queue) -> None:
     assert counts(slow) == {"finished": 3}
 
 
-def check_a_failed_message_comes_back_alone(topic: Topic, subscription: Queue) -> None:
+def check_a_failed_message_comes_back_alone(topic: Topic, subscription: Consumer) -> None:
     topic.push_many("abc", now=at(0))
     batch = subscription.pop_many(3, now=at(0))
     assert batch[1].fail("no", retry_in=0, now=at(0)) == "ready", "it is ready at once"
@@ -81,7 +81,7 @@ def check_a_failed_message_comes_back_alone(topic: Topic, subscription: Queue) -
     assert counts(subscription) == {"finished": 3}
 
 
-def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Queue) -> None:
+def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Consumer) -> None:
     """Only what was not finished comes back, with the attempt counted, and its error."""
     topic.push_many("abcdefg", now=at(0))
     batch = subscription.pop_many(7, lease=10, now=at(0))
@@ -107,7 +107,7 @@ def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Queue) ->
     assert counts(subscription) == {"dead": 1, "finished": 6}
 
 
-def check_poison_is_counted(topic: Topic, subscription: Queue) -> None:
+def check_poison_is_counted(topic: Topic, subscription: Consumer) -> None:
     """A message that kills every consumer is a dead letter after its last attempt; the others are not."""
     topic.push_many("ab", now=at(0))
     attempts = subscription.definition.max_attempts
@@ -123,7 +123,7 @@ def check_poison_is_counted(topic: Topic, subscription: Queue) -> None:
     assert [error.error for error in letter.errors] == ["lease expired"] * attempts
 
 
-def not_held(subscription: Queue, claims: Sequence[Claim]) -> list[int]:
+def not_held(subscription: Consumer, claims: Sequence[Claim]) -> list[int]:
     """Complete the claims; return the ids of those that were lost."""
     try:
         subscription.complete_many(claims)
@@ -137,14 +137,14 @@ def forged(claim: Claim, id: int) -> Claim:
     return Claim(claim.queue, (id, *claim.row[1:]), claim.payload, claim.token)
 
 
-def check_a_token_is_for_its_own_messages(topic: Topic, subscription: Queue) -> None:
+def check_a_token_is_for_its_own_messages(topic: Topic, subscription: Consumer) -> None:
     topic.push_many("abcd")
     mine, theirs = subscription.pop_many(2), subscription.pop_many(2)
     assert not_held(subscription, [forged(mine[0], theirs[0].id)]) == [theirs[0].id], "the token is that of another"
     assert counts(subscription) == {"in_progress": 4}
 
 
-def check_what_is_completed_twice_is_refused(topic: Topic, subscription: Queue) -> None:
+def check_what_is_completed_twice_is_refused(topic: Topic, subscription: Consumer) -> None:
     topic.push_many("abc")
     batch = subscription.pop_many(3)
     batch[1].complete()
@@ -276,7 +276,7 @@ def holes(place: Place) -> list[tuple[int, int]]:
     return [(row[0], row[1]) for row in rows]
 
 
-def check_a_late_commit_comes_late(place: Place, topic: Topic, subscription: Queue) -> None:
+def check_a_late_commit_comes_late(place: Place, topic: Topic, subscription: Consumer) -> None:
     """Nobody waits for it, and it is not lost."""
     with place.sa_engine().connect() as connection:
         late = topic.push("late", connection=connection)
@@ -288,7 +288,7 @@ def check_a_late_commit_comes_late(place: Place, topic: Topic, subscription: Que
     assert ids_of(subscription.pop_many(10)) == [late], "it is not lost"
 
 
-def check_holes_are_forgotten(place: Place, topic: Topic, subscription: Queue) -> None:
+def check_holes_are_forgotten(place: Place, topic: Topic, subscription: Consumer) -> None:
     """Not before, for then the message would be lost."""
     engine = place.sa_engine()
     with engine.connect() as one, engine.connect() as other:
@@ -327,7 +327,7 @@ def check_a_start_by_time_passes_nothing(place: Place, topic: Topic) -> None:
 # -- ordered subscriptions -------------------------------------------------------------------------------------------
 
 
-def check_a_group_has_one_in_progress(topic: Topic, ordered: Queue) -> None:
+def check_a_group_has_one_in_progress(topic: Topic, ordered: Consumer) -> None:
     first, second, other = (topic.push("x", group=group) for group in "aab")
     claims = ordered.pop_many(10)
     assert ids_of(claims) == [first, other], "one in progress in a group, and groups side by side"
@@ -336,7 +336,7 @@ def check_a_group_has_one_in_progress(topic: Topic, ordered: Queue) -> None:
     assert ids_of(ordered.pop_many(10)) == [second]
 
 
-def check_a_failed_message_holds_its_group(topic: Topic, ordered: Queue) -> None:
+def check_a_failed_message_holds_its_group(topic: Topic, ordered: Consumer) -> None:
     head = topic.push("a", group="g", now=at(0))
     claimed(ordered, now=at(0)).fail("no", retry_in=10, now=at(0))
     other = topic.push("b", group="g", now=at(1))
@@ -357,7 +357,7 @@ def push_without_a_group(place: Place) -> None:
     place.execute(f"insert into {place.table('orders')} (pushed_at, payload) values ({now}, 'alone')")  # noqa: S608
 
 
-def check_a_message_without_a_group_stops_nobody(place: Place, topic: Topic, ordered: Queue) -> None:
+def check_a_message_without_a_group_stops_nobody(place: Place, topic: Topic, ordered: Consumer) -> None:
     unguard = UNGUARDED.get(place.sa_engine().dialect.name, "drop trigger {log}__grouped")
     place.execute(unguard.format(log=place.table("orders")))
     topic.push("a", group="g")
@@ -377,7 +377,7 @@ def check_a_message_without_a_group_stops_nobody(place: Place, topic: Topic, ord
 # -- PostgreSQL ------------------------------------------------------------------------------------------------------
 
 
-def check_a_claim_waits_for_another_one(place: Place, topic: Topic, subscription: Queue) -> None:
+def check_a_claim_waits_for_another_one(place: Place, topic: Topic, subscription: Consumer) -> None:
     """Even if the statement of that one has ended, and its commit has not."""
     ids = topic.push_many("abcde")[1:]
     assert claimed(subscription).payload == "a"  # so the others have their offsets

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database, TablequeueError
+from tablequeue import Backoff, Consumer, Database, Queue, TablequeueError
 from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound
 from tablequeue.topic import Subscription, Topic
 from tests.crowd import answer, processes, started
@@ -29,7 +29,7 @@ def test_what_is_there_is_opened(db: Database, topic: Topic, mail: Subscription,
     same = topic.subscribe("mail", max_attempts=3, backoff=Backoff(base=10, jitter=0), start="end")
     assert same.definition == topic.subscription("mail").definition == mail.definition
     assert claimed(same).id == id, "the start is that of the first time"
-    assert claimed(db.queue("events/log")).id == id
+    assert claimed(db.subscription("events/log")).id == id
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,10 @@ def test_one_name_is_one_thing(db: Database, topic: Topic, mail: Subscription) -
     refuses(QueueNotFound, db.topic, "work")
     refuses((QueueNotFound, BadName), db.topic, "events/mail")  # type: ignore[arg-type]
     refuses(QueueNotFound, db.queue, "work/mail")
+    assert "'events'" in refuses(QueueNotFound, db.queue, "events/mail").remedy, "its topic, to push to"
+    assert refuses(QueueNotFound, db.subscription, "work").remedy == "Open it with queue(), or name a subscription."
+    assert "'events/mail'" in refuses(QueueNotFound, db.consumer, "events").remedy
+    assert [type(db.consumer(name)) for name in ("work", "events/mail")] == [Queue, Subscription]
 
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "a/b", "../x", "..", "\ud800", "a" * 256, 5, None])
@@ -98,7 +102,7 @@ def test_any_printable_name(db: Database) -> None:
     topic.push("x")
     assert topic.subscriptions() == ["celery@host.pidbox", "s" * longest]
     for name in db.subscriptions():
-        assert claimed(db.queue(name)).payload == "x"
+        assert claimed(db.subscription(name)).payload == "x"
     db.topic("Événements '☃' 100%").drop()
     assert db.topics() == db.subscriptions() == []
 
@@ -114,9 +118,8 @@ def test_names_that_meet(db: Database) -> None:
         queue.push(queue.name)
     for topic in topics:
         topic.push(topic.name)
-    for each in queues:
-        assert [claim.payload for claim in each.pop_many(10)] == [each.name]
-    for each in subscriptions:
+    consumers: list[Consumer] = [*queues, *subscriptions]
+    for each in consumers:
         assert [claim.payload for claim in each.pop_many(10)] == [each.name.partition("/")[0]]
     for claim in [claim for each in subscriptions for claim in each.pop_many(10)]:
         claim.fail("no", retry=False)
@@ -140,7 +143,7 @@ def test_many_subscriptions_come_and_go(db: Database, topic: Topic) -> None:
 def test_a_drop_of_one_leaves_the_others(db: Database, topic: Topic, mail: Subscription, log: Subscription) -> None:
     topic.push_many("ab")
     claim = claimed(mail)
-    db.queue("events/mail").drop()
+    db.subscription("events/mail").drop()
     refuses(QueueNotFound, mail.pop)
     refuses(QueueNotFound, claim.fail, "no")
     refuses(QueueNotFound, topic.subscription, "mail")
@@ -168,7 +171,7 @@ def test_a_drop_while_it_is_in_use(place: Place, topic: Topic, mail: Subscriptio
     begun = Barrier(4, timeout=60)
 
     def consume(_: int) -> type[BaseException]:
-        queue, producer = place.open().queue("events/mail"), place.open().topic("events")
+        queue, producer = place.open().subscription("events/mail"), place.open().topic("events")
         begun.wait()
         try:
             while True:

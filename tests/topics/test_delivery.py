@@ -8,13 +8,14 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from itertools import chain, islice
 from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, Empty, NewMessage
+from tablequeue import Claim, Consumer, Database, Empty, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload
 from tablequeue.topic import Lag, Subscription, Topic
 from tests.servers import Place, only
@@ -29,7 +30,7 @@ def test_every_subscription_gets_every_message(topic: Topic) -> None:
 
 
 def test_each_message_goes_to_one_consumer(place: Place, topic: Topic, mail: Subscription) -> None:
-    checks.check_one_claim_one_consumer(topic, [place.open().queue("events/mail") for _ in range(8)])
+    checks.check_one_claim_one_consumer(topic, [place.open().subscription("events/mail") for _ in range(8)])
 
 
 def test_messages_come_in_order_with_all_that_was_pushed(db: Database, topic: Topic, mail: Subscription) -> None:
@@ -134,29 +135,12 @@ def test_pushes_in_a_transaction(db: Database, topic: Topic, mail: Subscription)
     assert [claim.payload for claim in mail.pop_many(1000)] == ["a", *map(str, range(200)), "b"]
 
 
-def test_a_claim_takes_no_part_in_a_transaction(db: Database, topic: Topic, mail: Subscription) -> None:
-    topic.push_many("ab")
-    held = claimed(mail)
-    with db.engine.begin() as connection:
-        refuses(BadInput, mail.pop, connection=connection)
-        refuses(BadInput, mail.pop_many, 2, connection=connection)
-        refuses(BadInput, mail.take, connection)
-        refuses(BadInput, mail.take_many, 2, connection)
-        refuses(BadInput, mail.pop, completing=held, connection=connection)
-    held.complete()
-    assert claimed(mail).payload == "b"
-
-
-def test_a_subscription_takes_no_pushes(db: Database, topic: Topic, mail: Subscription) -> None:
-    refuses(BadInput, mail.push, "a")
-    refuses(BadInput, mail.push_many, ["a"])
-    refuses(BadInput, mail.push_many, [NewMessage("a", group="g"), "b"])
-    refuses(BadInput, mail.push_many, ["a"] * 200)
-    with db.engine.begin() as connection:
-        refuses(BadInput, mail.push, "a", connection=connection)
-    assert mail.pop() is None
-    topic.push("b")
-    assert claimed(mail).payload == "b"
+def test_a_subscription_has_no_verbs_that_push_take_or_move(mail: Subscription) -> None:
+    """Nor is a claim a part of a caller's transaction, which would hold up all other consumers."""
+    verbs = {name for name in vars(Queue) if not name.startswith("_")} - {*vars(Consumer)}
+    assert verbs == {"push", "push_many", "pop_group", "take", "take_many", "result", "lost", "move", "move_batches"}
+    assert not [verb for verb in verbs if hasattr(mail, verb)]
+    assert not [verb for verb in (mail.pop, mail.pop_many) if "connection" in signature(verb).parameters]
 
 
 def test_lag_and_stats(topic: Topic, mail: Subscription) -> None:

@@ -66,7 +66,7 @@ def test_a_subscription_that_holds_its_topic_back(db: Database) -> None:
     topic.subscribe("mail")
     slow = topic.subscribe("slow")
     topic.push_many("abc", now=ago(3))
-    db.queue("events/mail").complete_many(db.queue("events/mail").pop_many(3))
+    db.subscription("events/mail").complete_many(db.subscription("events/mail").pop_many(3))
     slow.complete_many(slow.pop_many(1))
     (finding,) = found(db)
     assert finding.queue == "events/slow"
@@ -80,7 +80,7 @@ def test_a_subscription_with_many_messages_before_it(db: Database, monkeypatch: 
     topic.subscribe("mail")
     topic.push_many("abc")
     topic.subscriptions()
-    db.queue("events/mail").pop()
+    db.subscription("events/mail").pop()
     monkeypatch.setattr(doctor, "MANY", 2)
     (finding,) = found(db, "events/mail")
     assert "holds back the last 3 messages" in finding.cause

@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import ALL, Claim, Database, LeaseLost, NewMessage, Unreadable
-from tablequeue.errors import BadInput
 from tablequeue.topic import Subscription, Topic
 from tests.callers import CALLERS, Caller
 from tests.servers import Kind, Place
@@ -152,14 +151,6 @@ def test_after_a_lost_lease_nothing_is_claimed(topic: Topic, mail: Subscription,
     assert error.ids == (batch[0].id,)
 
 
-def test_completing_in_a_transaction_is_refused_before_anything(db: Database, topic: Topic, mail: Subscription) -> None:
-    topic.push_many("ab")
-    claim = claimed(mail)
-    with db.engine.begin() as connection:
-        refuses(BadInput, mail.pop, completing=claim, connection=connection)
-    assert counts(mail) == {"in_progress": 1, "ready": 1}
-
-
 # -- fail ------------------------------------------------------------------------------------------------------------
 
 
@@ -236,7 +227,7 @@ def test_the_verbs_of_one_process_are_seen_by_the_pops_of_another(
     place: Place, topic: Topic, mail: Subscription
 ) -> None:
     """At their next call: also if that process has looked for detached messages and found none."""
-    other = place.open().queue("events/mail")
+    other = place.open().subscription("events/mail")
     topic.push_many("abc")
     first, second, third = mail.pop_many(3)
     assert other.pop() is None
@@ -274,7 +265,7 @@ def test_released_messages_come_back_unworked(topic: Topic, mail: Subscription) 
 
 def test_a_slow_consumer_is_fenced(place: Place, topic: Topic, mail: Subscription) -> None:
     topic.push("x", now=at(0))
-    other = place.open().queue("events/mail")
+    other = place.open().subscription("events/mail")
     slow = claimed(mail, lease=10, now=at(0))
     quick = claimed(other, lease=10, now=at(10))
     assert (quick.id, quick.attempts) == (slow.id, 2)

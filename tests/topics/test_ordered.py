@@ -70,7 +70,7 @@ def test_several_consumers_keep_the_order_of_each_group(place: Place, topic: Top
                 handled.append((claim.group, claim.id))  # before the completion: in the order of the handling
                 claim.complete()
 
-    consumers = [place.open().queue("orders/turns") for _ in range(4)]
+    consumers = [place.open().subscription("orders/turns") for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, consumers))
     work(turns)

@@ -69,7 +69,7 @@ def test_a_consumer_of_one_subscription_has_its_verbs(db: Database, ordered: boo
         assert call(COMPLETE, ids=ids, token=token) == [(id,) for id in ids]
     assert [message.payload for message in mail.dead()] == [1]
     assert [message.payload for message in mail.history()] == ([2] if ordered else [3, 2])
-    assert [claim.payload for claim in db.queue("events/audit").pop_many(9)] == [1, 2, 3]
+    assert [claim.payload for claim in db.subscription("events/audit").pop_many(9)] == [1, 2, 3]
 
 
 def test_parts_of_a_range_are_finished_apart(db: Database) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tablequeue import ALL, Backoff, Database
+from tablequeue import ALL, Backoff, Consumer, Database
 from tablequeue.bulk import arrow
 from tablequeue.bulk.arrow import Range
-from tablequeue.queue import Queue
 from tablequeue.topic import Subscription, Topic
 from tests.support import at
 
@@ -156,7 +155,7 @@ def test_the_last_range_counts_after_a_seek(topic: Topic, mail: Subscription) ->
     assert states_of(mail, b, c) == ["finished", "finished"]
 
 
-def states_of(mail: Queue, *ids: int) -> list[str | None]:
+def states_of(mail: Consumer, *ids: int) -> list[str | None]:
     return [message.state if message else None for message in map(mail.find, ids)]
 
 
@@ -319,7 +318,7 @@ def native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(arrow, "FEW", 0 if request.param else 1 << 62)
 
 
-def read(queue: Queue, source: arrow.Source, within: Range = WHOLE) -> list[dict[str, Any]]:
+def read(queue: Consumer, source: arrow.Source, within: Range = WHOLE) -> list[dict[str, Any]]:
     schema = arrow.columns(queue, source)
     found = arrow.bounds(queue, source, within)
     batches = arrow.batches(queue, source, found, schema) if found else ()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import LeaseLost, Queue
+from tablequeue import Consumer, LeaseLost
 from tablequeue.errors import ConnectionLost, Unreachable
 from tablequeue.topic import Subscription, Topic
 from tests.crowd import answer, started
@@ -84,7 +84,7 @@ class Life:
         for name in self.NAMES:
             self.topic.subscribe(name, lease=3600, max_attempts=1000)
         self.producers = [place.open().topic("events") for _ in range(2)]
-        self.consumers = [(name, place.open().queue(f"events/{name}")) for name in self.NAMES * 2]
+        self.consumers = [(name, place.open().subscription(f"events/{name}")) for name in self.NAMES * 2]
         self.pushed: list[str] = []
         self.unknown: set[str] = set()
         self.done: dict[str, Counter[str]] = {name: Counter() for name in self.NAMES}
@@ -107,7 +107,7 @@ class Life:
                 self.up.wait()
             self.steps.release()
 
-    def consume(self, name: str, subscription: Queue, last: bool = False) -> None:
+    def consume(self, name: str, subscription: Consumer, last: bool = False) -> None:
         while True:
             some: list[Any] = []
             try:
@@ -152,7 +152,7 @@ def test_a_server_killed_under_load(own_server: Server) -> None:
             for call in calls:
                 call.result(120)
         for name in life.NAMES:
-            life.consume(name, place.open().queue(f"events/{name}"), last=True)
+            life.consume(name, place.open().subscription(f"events/{name}"), last=True)
             done = life.done[name]
             known = {*life.pushed}
             assert known <= {*done} | life.doubtful[name], "what was acknowledged is delivered"
@@ -165,5 +165,5 @@ def test_a_server_killed_under_load(own_server: Server) -> None:
         payloads = Counter(claim.payload for claim in stored.pop_many(100_000))
         assert max(payloads.values()) == 1
         for name in life.NAMES:
-            assert counts(place.open().queue(f"events/{name}")) == {"finished": len(payloads)}
+            assert counts(place.open().subscription(f"events/{name}")) == {"finished": len(payloads)}
         assert {*life.pushed} <= {*payloads}

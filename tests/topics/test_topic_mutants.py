@@ -77,12 +77,12 @@ def of_groups(check: Callable[[Place, Topic, Subscription], None], name: str) ->
 def _claims(place: Place, database: Database) -> None:
     topic = database.create_topic("events", payload="text")
     topic.subscribe("mail")
-    checks.check_one_claim_one_consumer(topic, [database.queue("events/mail") for _ in range(4)])
+    checks.check_one_claim_one_consumer(topic, [database.subscription("events/mail") for _ in range(4)])
 
 
 def _fence(place: Place, database: Database) -> None:
     topic = database.create_topic("events", payload="text")
-    checks.check_fence(topic, topic.subscribe("mail"), database.queue("events/mail"))
+    checks.check_fence(topic, topic.subscribe("mail"), database.subscription("events/mail"))
 
 
 def _waits(place: Place, database: Database) -> None:

@@ -188,7 +188,7 @@ def test_a_claim_of_many_runs(place: Place, topic: Topic, mail: Subscription, lo
             if chance.random() < 0.9:
                 (topic.push("lost", connection=late))
         late.rollback()
-    others = [place.open().queue("events/mail") for _ in range(3)]
+    others = [place.open().subscription("events/mail") for _ in range(3)]
     got: list[int] = []
     while batch := chance.choice(others).pop_many(n):
         got += ids_of(batch)

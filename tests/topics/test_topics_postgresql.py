@@ -52,7 +52,7 @@ def test_a_topic_goes_on_in_another_cluster(place: Place, topic: Topic, mail: Su
         there = Place(new, place.schema)
         try:
             database = there.open()
-            new_mail, new_topic = database.queue("events/mail"), database.topic("events")
+            new_mail, new_topic = database.subscription("events/mail"), database.topic("events")
             new_mail.complete_many(held)
             later = new_topic.push("later")
             assert ids_of(new_mail.pop_many(1000)) == [*ids[100:], last, later]
@@ -60,7 +60,7 @@ def test_a_topic_goes_on_in_another_cluster(place: Place, topic: Topic, mail: Su
                 new_topic.push("x")
                 new_mail.pop_many(10)
             assert checks.holes(there) == []
-            assert database.queue("events/log").redrive(ALL) == 1
+            assert database.subscription("events/log").redrive(ALL) == 1
             checks.check_a_late_commit_comes_late(there, new_topic, new_mail)
         finally:
             there.close()
@@ -124,7 +124,7 @@ def test_no_transaction_begins_inside_of_another(place: Place, topic: Topic, mai
         dbapi.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
 
     with tablequeue.connect(engine, schema=place.schema) as database:
-        queue = database.queue("events/mail")
+        queue = database.subscription("events/mail")
         topic.push_many(map(str, range(40)), now=at(0))
         first, second = queue.pop_many(5, lease=10, now=at(0)), queue.pop_many(5)
         queue.complete_many([first[0], second[0]])
@@ -164,7 +164,7 @@ def test_a_fork(place: Place, topic: Topic, mail: Subscription) -> None:
 def test_many_sessions_complete_parts_of_one_range(place: Place, topic: Topic, mail: Subscription) -> None:
     topic.push_many(map(str, range(120)))
     batch = mail.pop_many(120)
-    consumers = [place.open().queue("events/mail") for _ in range(4)]
+    consumers = [place.open().subscription("events/mail") for _ in range(4)]
 
     def work(number: int) -> None:
         for start in range(number, 120, 8):

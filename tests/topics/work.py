@@ -24,7 +24,7 @@ def create(place: Place, subscribes: bool, barrier: Any, pipe: Connection) -> No
 
 def hold_a_batch(place: Place, n: int, completed: int, pipe: Connection) -> None:
     """Pop a batch, complete some of it, report the ids, and hold the rest until killed."""
-    queue = place.open("the dead").queue("events/mail")
+    queue = place.open("the dead").subscription("events/mail")
     batch = queue.pop_many(n)
     for claim in batch[:completed]:
         claim.complete()

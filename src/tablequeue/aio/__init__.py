@@ -1,7 +1,17 @@
 """The same verbs for asyncio, on one implementation underneath."""
 
+from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
 from tablequeue.aio.database import THREADS, AsyncDatabase, connect
-from tablequeue.aio.queue import AsyncClaim, AsyncQueue
+from tablequeue.aio.queue import AsyncQueue
 from tablequeue.aio.topic import AsyncSubscription, AsyncTopic
 
-__all__ = ["THREADS", "AsyncClaim", "AsyncDatabase", "AsyncQueue", "AsyncSubscription", "AsyncTopic", "connect"]
+__all__ = [
+    "THREADS",
+    "AsyncClaim",
+    "AsyncConsumer",
+    "AsyncDatabase",
+    "AsyncQueue",
+    "AsyncSubscription",
+    "AsyncTopic",
+    "connect",
+]

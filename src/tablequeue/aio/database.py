@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import sqlalchemy as sa
 
 from tablequeue import database
-from tablequeue.aio.queue import AsyncClaim, AsyncQueue
+from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
+from tablequeue.aio.queue import AsyncQueue
 from tablequeue.aio.threads import Threads
 from tablequeue.aio.topic import AsyncSubscription, AsyncTopic, opens
 from tablequeue.database import Database
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.queue import Queue
 from tablequeue.verbs.doctor import Finding
 
 if TYPE_CHECKING:  # importing it needs greenlet, which only connection= and AsyncDatabase.engine need
@@ -85,6 +87,13 @@ class AsyncDatabase:
 
     create_queue = opens(Database.create_queue, AsyncQueue)
     queue = opens(Database.queue, AsyncQueue)
+    subscription = opens(Database.subscription, AsyncSubscription)
+
+    async def consumer(self, name: str) -> AsyncQueue | AsyncSubscription:
+        """Open an existing queue, or a subscription as `events/mail`; see `Database.consumer`."""
+        own: Any = await self._threads.run(partial(self._own.consumer, name))
+        return (AsyncQueue if isinstance(own, Queue) else AsyncSubscription)(own, self._threads)
+
     create_topic = opens(Database.create_topic, AsyncTopic)
     topic = opens(Database.topic, AsyncTopic)
 
@@ -93,7 +102,7 @@ class AsyncDatabase:
         return await self._threads.run(self._own.queues)
 
     async def subscriptions(self) -> list[str]:
-        """Return the names of all subscriptions, sorted, as `queue` opens them: `events/mail`."""
+        """Return the names of all subscriptions, sorted, as `subscription` opens them: `events/mail`."""
         return await self._threads.run(self._own.subscriptions)
 
     async def topics(self) -> list[str]:
@@ -149,4 +158,4 @@ def _own_url(url: Any) -> Any:
     return parsed.set(drivername=f"{kind}+{engine_type.drivers[0]}", query=query)
 
 
-__all__ = ["AsyncClaim", "AsyncDatabase", "AsyncQueue", "AsyncSubscription", "AsyncTopic", "connect"]
+__all__ = ["AsyncClaim", "AsyncConsumer", "AsyncDatabase", "AsyncQueue", "AsyncSubscription", "AsyncTopic", "connect"]

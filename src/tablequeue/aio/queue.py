@@ -1,187 +1,32 @@
-"""A queue and its claims for asyncio: `AsyncQueue` and `AsyncClaim`; and what all async verbs have in common.
-
-Each call runs its synchronous verb in a thread (threads.py has the cost), so that waiting for the database never holds
-up the event loop. With `connection=` it runs on the caller's async driver instead, in SQLAlchemy's `run_sync`.
-
-Over 400 lines, because they are the signatures of one class, verb by verb as in queue.py.
-"""
+"""A queue for asyncio: the verbs of an `AsyncConsumer`, and those that push, take and move."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from datetime import datetime
-from functools import partial, wraps
-from time import monotonic
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from functools import partial
+from typing import Any
 
-from tablequeue.aio.threads import Threads
-from tablequeue.aio.wait import AsyncWaiter, wake
-from tablequeue.errors import BadInput, Empty, TablequeueError
+from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer, same
+from tablequeue.aio.wait import wake
 from tablequeue.model.connection import Connection
-from tablequeue.model.definition import Definition
-from tablequeue.model.message import AttemptError, Claim, checked_claims
-from tablequeue.model.options import AlterOptions
-from tablequeue.model.pacing import Duration, in_seconds
-from tablequeue.model.states import FailedState, LiveState
-from tablequeue.observe import telemetry
+from tablequeue.model.pacing import Duration
+from tablequeue.model.states import LiveState
 from tablequeue.queue import Queue
-from tablequeue.topic import Topic
-from tablequeue.verbs import finish, move
-from tablequeue.verbs.claim import SameGroup, check_prefetch
-from tablequeue.verbs.context import seconds
+from tablequeue.verbs import move
+from tablequeue.verbs.claim import SameGroup
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.results import ResultWaiter
-from tablequeue.verbs.wait import INFINITE
-
-T = TypeVar("T")
-P = ParamSpec("P")
-Own = TypeVar("Own", Queue, Topic)
 
 
-class AsyncVerbs(Generic[Own]):
-    """The verbs of a queue or a topic, as calls in threads."""
-
-    def __init__(self, own: Own, threads: Threads) -> None:
-        self._own: Own = own
-        self._threads = threads
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self._own)[1:]}"
-
-    @property
-    def name(self) -> str:
-        return self._own.name
-
-    async def _call(
-        self,
-        run: Callable[[Callable[[], T]], Coroutine[Any, Any, T]],
-        verb: Callable[..., T],
-        *args: Any,
-        connection: Any = None,
-        **options: Any,
-    ) -> T:
-        """The verb in a thread, by `run`; or in the caller's transaction."""
-        if connection is None:
-            return await run(partial(verb, *args, **options))
-        return await self._within(connection, verb, *args, **options)
-
-    @staticmethod
-    async def _within(connection: Any, verb: Callable[..., T], *args: Any, **options: Any) -> T:
-        if not hasattr(connection, "run_sync"):
-            raise BadInput(
-                f"connection is a {type(connection).__name__}.", "Pass a SQLAlchemy AsyncConnection or AsyncSession."
-            )
-        return await connection.run_sync(lambda sync: verb(*args, connection=sync, **options))
-
-
-def same(verb: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Make a verb of an async class of its namesake: the same parameters, types and docstring."""
-
-    @wraps(verb)
-    async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        # By its name: a subscription has a verb of its own for some of a queue's.
-        return await self._call(self._threads.run, getattr(self._own, verb.__name__), *args, **options)
-
-    return awaited
-
-
-def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[AsyncClaim, P], Coroutine[Any, Any, T]]:
-    """Make a verb of `AsyncClaim` of one of `Claim`."""
-
-    @wraps(verb)
-    async def awaited(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
-        queue = self.queue
-        run = queue._threads.run_to_end  # noqa: SLF001  (a claim is a part of its queue)
-        return await queue._call(run, partial(verb, self.claim), *args, **options)  # noqa: SLF001
-
-    return awaited
-
-
-def _cancelled(message: Claim) -> bool:
-    """Whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-    return message.cancelled
-
-
-def _checked(message: AsyncClaim) -> AsyncClaim:
-    (claim,) = checked_claims((message,), AsyncClaim)
-    return claim
-
-
-def _claims(messages: Iterable[AsyncClaim]) -> list[Claim]:
-    return [message.claim for message in checked_claims(messages, AsyncClaim)]
-
-
-class AsyncClaim:
-    """A popped message, with the attributes of `Claim` and its verbs, which are awaited.
-
-    They act only while the claim is held; afterwards they change nothing and raise `LeaseLost`. `connection=` is that
-    of `AsyncQueue`, and `now=` that of `Queue`.
-    """
-
-    __slots__ = ("claim", "queue")
-
-    id: int
-    payload: Any
-    headers: dict[str, Any]
-    attempts: int
-    token: str
-    pushed_at: datetime
-    popped_at: datetime
-    lease_until: datetime | None
-    due_at: datetime | None
-    priority: int
-    group: str | None
-    key: str | None
-    errors: tuple[AttemptError, ...]
-
-    def __init__(self, queue: AsyncQueue, claim: Claim) -> None:
-        self.queue = queue
-        self.claim = claim
-
-    @classmethod
-    def of(cls, queue: AsyncQueue, id: int, token: str, attempts: int = 0) -> Self:
-        """Make a claim from its id and token alone, to finish it; see `Claim.of`."""
-        return cls(queue, Claim.of(queue._own, id, token, attempts))  # noqa: SLF001
-
-    def __getattr__(self, name: str) -> Any:
-        if name in AsyncClaim.__annotations__:
-            return getattr(self.claim, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self.claim)[1:]}"
-
-    complete = _finish(Claim.complete)
-    fail = _finish(Claim.fail)
-    release = _finish(Claim.release)
-    extend = _finish(Claim.extend)
-    cancelled = _finish(_cancelled)
-    raise_if_cancelled = _finish(Claim.raise_if_cancelled)
-
-
-class AsyncQueue(AsyncVerbs[Queue]):
+class AsyncQueue(AsyncConsumer[Queue]):
     """`Queue` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase`.
 
-    `connection=` takes a SQLAlchemy AsyncConnection or AsyncSession: the verb then acts inside that transaction and
-    never commits it. `now=` and durations are those of `Queue`.
-
-    A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect. What a
-    pop claims is given back. `complete`, `fail`, `release`, and what a pop completes, are done even if they still
-    waited for a thread.
+    `connection=`, `now=`, and what a cancellation leaves, are those of `AsyncConsumer`.
     """
-
-    @property
-    def definition(self) -> Definition:
-        return self._own.definition
-
-    @property
-    def table(self) -> str:
-        """The name of its table, which it keeps when it is renamed."""
-        return self._own.context.table.table_name
 
     # -- producing -------------------------------------------------------------------------------------------------
 
@@ -198,13 +43,9 @@ class AsyncQueue(AsyncVerbs[Queue]):
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> AsyncClaim | None:
-        """Claim the next message under a lease; None if no message is ready.
-
-        lease        seconds, or a timedelta; the queue's lease if not given.
-        completing   the previous message, to complete; see `Queue.pop`.
-        """
+        """Claim the next message under a lease, or None if none is ready; see `Queue.pop`."""
         done = () if completing is None else (completing,)
-        claims = await self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
+        claims = await self._pop(1, lease, False, done, connection, now)
         return claims[0] if claims else None
 
     async def pop_many(
@@ -217,25 +58,8 @@ class AsyncQueue(AsyncVerbs[Queue]):
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[AsyncClaim]:
-        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
-
-        lease        seconds, or a timedelta; the queue's lease if not given.
-        same_group   all of them from one group, which is closed until all are finished; see `Queue.pop_many`.
-        completing   the previous batch, to complete; see `Queue.pop_many`.
-        """
-        done = _claims(completing)
-        run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
-        claims = await self._call(
-            run,
-            self._own.pop_many,
-            n,
-            lease=lease,
-            same_group=same_group,
-            completing=done,
-            connection=connection,
-            now=now,
-        )
-        return [AsyncClaim(self, claim) for claim in claims]
+        """Claim up to `n` messages in one round trip; an empty list if none is ready. See `Queue.pop_many`."""
+        return await self._pop(n, lease, same_group, completing, connection, now)
 
     async def pop_group(
         self, group: str, n: int = 1, *, lease: Duration | None = None, now: datetime | None = None
@@ -255,200 +79,26 @@ class AsyncQueue(AsyncVerbs[Queue]):
         claims = await self._within(connection, self._own.take_many, n, now=now)
         return [AsyncClaim(self, claim) for claim in claims]
 
-    async def complete(
-        self,
-        message: AsyncClaim,
-        *,
-        result: Any = None,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
-
-        `result` is that of `Queue.complete`. `LeaseLost`, and no change, if the claim is no longer held.
-        """
-        await _checked(message).complete(result=result, connection=connection, now=now)
-
-    async def complete_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        *,
-        results: Sequence[Any] | None = None,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
-        claims, run = _claims(messages), self._threads.run_to_end
-        await self._call(run, self._own.complete_many, claims, results=results, connection=connection, now=now)
-
-    async def fail(
-        self,
-        message: AsyncClaim,
-        error: str | BaseException = "",
-        *,
-        retry_in: Duration | None = None,
-        retry: bool = True,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> FailedState:
-        """Fail the attempt: keep the error, and retry the message later; return its new state. See `Queue.fail`."""
-        return await _checked(message).fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
-
-    async def fail_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        error: str | BaseException = "",
-        *,
-        retry_in: Duration | None = None,
-        retry: bool = True,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> list[FailedState]:
-        """Fail the attempts of a batch in one round trip; return the new states in the same order.
-
-        `LeaseLost.ids` names the messages that are no longer held. See `Queue.fail_many`.
-        """
-        claims, run = _claims(messages), self._threads.run_to_end
-        options: dict[str, Any] = {"retry_in": retry_in, "retry": retry, "now": now}
-        return await self._call(run, self._own.fail_many, claims, error, connection=connection, **options)
-
-    async def release(
-        self,
-        message: AsyncClaim,
-        *,
-        delay: Duration = 0,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count."""
-        await _checked(message).release(delay=delay, connection=connection, now=now)
-
-    async def release_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        *,
-        delay: Duration = 0,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
-        claims, run = _claims(messages), self._threads.run_to_end
-        await self._call(run, self._own.release_many, claims, delay=delay, connection=connection, now=now)
-
-    async def extend(
-        self,
-        message: AsyncClaim,
-        lease: Duration | None = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> datetime:
-        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end. See `Queue.extend`."""
-        return await _checked(message).extend(lease, connection=connection, now=now)
-
-    async def is_cancelled(self, message: AsyncClaim) -> bool:
-        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-        return await _checked(message).cancelled()
-
-    async def extend_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        lease: Duration | None = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> list[datetime]:
-        """Extend the leases of a batch in one round trip; return their new ends in the same order.
-
-        `LeaseLost.ids` names the messages that are no longer held. See `Queue.extend_many`.
-        """
-        claims, run = _claims(messages), self._threads.run_to_end
-        return await self._call(run, self._own.extend_many, claims, lease, connection=connection, now=now)
-
-    extend_held = same(Queue.extend_held)
-
-    @asynccontextmanager
-    async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:
-        """Pop one message for an `async with` block; complete it when the block ends, fail it when the block raises.
-
-        Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
-        with its traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it
-        (where delivery is at most once it fails it too).
-        """
-        with self.waiter() as waiter:
-            batch = await self._next(waiter, 1, lease, wait)
-        # No await from here to the block: a cancellation would strand the message.
-        if not batch:
-            raise Empty(
-                f"No message became ready in {self.name!r} within {in_seconds(wait)} s.", "Wait longer, or push one."
-            )
-        (message,) = batch
+    async def result(self, id: int, *, wait: Duration = 0) -> Any:
+        """Return the result of a message; see `Queue.result`. No thread is occupied while it waits."""
+        woken = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        waiter = ResultWaiter(self._own.context, id, wait, partial(wake, loop, woken))
         try:
-            with telemetry.processing(self.name, (message,)):
-                yield message
-        except Exception as error:
-            await message.fail(error)
-            raise
-        except BaseException as interrupt:
-            await self._threads.run_to_end(partial(finish.abandon, self._own.context, (message.claim,), interrupt))
-            raise
-        await message.complete()
-
-    async def consume(
-        self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
-    ) -> AsyncIterator[AsyncClaim]:
-        """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
-
-        Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
-        time. When the iteration is closed, those not yet handed over are released: at once in `contextlib.aclosing`,
-        else when the event loop comes to it.
-        """
-        check_prefetch(self._own.context, prefetch)
-        with self.waiter() as waiter:
-            while batch := await self._next(waiter, prefetch, lease, wait):
-                handed = 0
-                try:
-                    for message in batch:
-                        handed += 1
-                        yield message
-                finally:
-                    if handed < len(batch):
-                        await self.release_many(batch[handed:])
-
-    def waiter(self) -> AsyncWaiter:
-        """Return an `AsyncWaiter`, which waits for messages between the pops of a loop of your own.
-
-        Make it in the event loop that waits, and use it in a `with` block. It occupies no thread while it sleeps.
-        """
-        return AsyncWaiter(self._own, self._threads)
+            while (looked := await self._threads.run(waiter.look))[1] is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(looked[1]):
+                        await woken.wait()
+                woken.clear()
+            return looked[0]
+        finally:
+            self._threads.start(waiter.leave)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    peek = same(Queue.peek)
-    find = same(Queue.find)
-    stats = same(Queue.stats)
     lost = same(Queue.lost)
-    history = same(Queue.history)
-    history_bounds = same(Queue.history_bounds)
-
-    # -- changing --------------------------------------------------------------------------------------------------
-
-    cancel = same(Queue.cancel)  # a function that chooses is called in the thread
-    reschedule = same(Queue.reschedule)
-
-    # -- controlling -----------------------------------------------------------------------------------------------
-
-    async def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue. See `Queue.alter`."""
-        await self._threads.run(partial(self._own.alter, **options))
-
-    pause = same(Queue.pause)
-    resume = same(Queue.resume)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
-
-    dead = same(Queue.dead)
-    redrive = same(Queue.redrive)  # a function that chooses is called in the thread
 
     async def move(
         self, which: Which, *, to: AsyncQueue, state: LiveState | None = None, now: datetime | None = None
@@ -468,48 +118,9 @@ class AsyncQueue(AsyncVerbs[Queue]):
         finally:
             await self._threads.run(batches.close)
 
-    purge_dead = same(Queue.purge_dead)
-    purge_history = same(Queue.purge_history)
-    purge = same(Queue.purge)
-    drop = same(Queue.drop)
-
-    # -- private ---------------------------------------------------------------------------------------------------
-
-    async def _next(
-        self, waiter: AsyncWaiter, n: int, lease: Duration | None, wait: Duration | None
-    ) -> list[AsyncClaim]:
-        """Pop up to `n` messages as soon as there are any; none after `wait`."""
-        limit = INFINITE if wait is None else seconds(wait, "wait")
-        idle_since = monotonic()
-        while not (batch := await self.pop_many(n, lease=lease)):
-            left = limit - (monotonic() - idle_since)
-            if left <= 0:
-                return []
-            await waiter.wait(left)
-        waiter.found()
-        return batch
-
-    async def result(self, id: int, *, wait: Duration = 0) -> Any:
-        """Return the result of a message; see `Queue.result`. No thread is occupied while it waits."""
-        woken = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        waiter = ResultWaiter(self._own.context, id, wait, partial(wake, loop, woken))
-        try:
-            while (looked := await self._threads.run(waiter.look))[1] is not None:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(looked[1]):
-                        await woken.wait()
-                woken.clear()
-            return looked[0]
-        finally:
-            self._threads.start(waiter.leave)
-
-    def _put_back(self, popped: Future[list[Claim]]) -> None:
-        try:
-            finish.abandon(self._own.context, popped.result(), asyncio.CancelledError())
-        except TablequeueError:
-            # No task is left to raise it in. The pop failed, or the release did, and the lease ends by itself.
-            return
+    async def purge(self, *, in_progress: bool = False) -> int:
+        """Delete every message that waits, and those in progress if told so; see `Queue.purge`."""
+        return await self._threads.run(partial(self._own.purge, in_progress=in_progress))
 
 
-__all__ = ["AsyncClaim", "AsyncQueue"]
+__all__ = ["AsyncQueue"]

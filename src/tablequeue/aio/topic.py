@@ -7,7 +7,7 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tablequeue.aio.queue import AsyncQueue, AsyncVerbs, same
+from tablequeue.aio.consumer import AsyncConsumer, AsyncVerbs, same
 from tablequeue.model.definition import TopicDefinition
 from tablequeue.topic import Subscription, Topic
 
@@ -18,24 +18,20 @@ P = ParamSpec("P")
 def opens(
     verb: Callable[Concatenate[Any, P], Any], kind: type[A]
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, A]]:
-    """Make a verb of an async class of its namesake: the same, but that it returns the async object of that kind.
-
-    For `queue`, an AsyncSubscription is an AsyncQueue too.
-    """
+    """Make a verb of an async class of its namesake: the same, but that it returns the async object of that kind."""
 
     @wraps(verb)
     async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> A:
-        own = await self._threads.run(partial(verb, self._own, *args, **options))
-        opened: type[Any] = AsyncSubscription if isinstance(own, Subscription) else kind
-        return opened(own, self._threads)
+        make: Any = kind
+        return make(await self._threads.run(partial(verb, self._own, *args, **options)), self._threads)
 
     opener: Any = awaited
     opener.__signature__ = signature(verb).replace(return_annotation=kind.__name__)  # for help()
     return opener
 
 
-class AsyncSubscription(AsyncQueue):
-    """`Subscription` for asyncio: the verbs of an `AsyncQueue`, and its own. Made by `AsyncTopic` or `AsyncDatabase`.
+class AsyncSubscription(AsyncConsumer[Subscription]):
+    """`Subscription` for asyncio: those of an `AsyncConsumer`, and its own. Made by `AsyncTopic` or `AsyncDatabase`.
 
     A claim is never a part of a caller's transaction: `pop` has no `connection=` here. The finishing verbs have it.
     """
@@ -47,7 +43,7 @@ class AsyncSubscription(AsyncQueue):
 class AsyncTopic(AsyncVerbs[Topic]):
     """`Topic` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase`.
 
-    `connection=`, and what a cancellation leaves, are those of `AsyncQueue`.
+    `connection=`, and what a cancellation leaves, are those of `AsyncConsumer`.
     """
 
     @property

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Self
 
 from tablequeue.aio.threads import Threads
-from tablequeue.queue import Queue
+from tablequeue.consumer import Consumer
 from tablequeue.verbs.wait import INFINITE
 
 
@@ -20,7 +20,7 @@ class AsyncWaiter:
     of that message.
     """
 
-    def __init__(self, queue: Queue, threads: Threads) -> None:
+    def __init__(self, queue: Consumer, threads: Threads) -> None:
         self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()

@@ -13,13 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from tablequeue.consumer import Consumer
 from tablequeue.engines.base import Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
-from tablequeue.queue import Queue
 from tablequeue.topic import Topic
 from tablequeue.verbs.context import Context, Params
 from tablequeue.verbs.inspect import need_history
@@ -73,7 +73,7 @@ class Range(NamedTuple):
     until: datetime | None = None
 
 
-def columns(queue: Queue | Topic, source: Source) -> pa.Schema:
+def columns(queue: Consumer | Topic, source: Source) -> pa.Schema:
     """Return the columns of `Message` that a source has, and `offset` of a log. JSON is text."""
     types = dict(_TYPES)
     if queue.definition.payload == "bytes":
@@ -81,7 +81,7 @@ def columns(queue: Queue | Topic, source: Source) -> pa.Schema:
     return pa.schema([(name, kind) for name, kind in types.items() if name not in _ABSENT[source]])
 
 
-def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
+def bounds(queue: Consumer, source: Source, within: Range) -> Range | None:
     """Return `within`, narrowed to the messages that are there; None if there are none."""
     context = queue.context
     if source == "queue":
@@ -95,7 +95,7 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     return within._replace(low=max(low, within.low), high=min(high, within.high))
 
 
-def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches(queue: Consumer, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing.
 
     So are those of a subscription that were finished before the others of their claim: their time is not final yet.
@@ -126,7 +126,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
         arrow.close()
 
 
-def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def stream_batches(queue: Consumer, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield messages of the open batch of a stream, by id, in these columns."""
     context = queue.context
     engine = context.engine

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tablequeue.bulk.arrow import ROWS, TIME
+from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
-from tablequeue.queue import Queue
 from tablequeue.topic import Topic
 from tablequeue.verbs.context import Params
 from tablequeue.verbs.push import LONGEST_KEY, check_text
@@ -33,7 +33,7 @@ WRITTEN = ("payload", "headers", "priority", "group", "key", "due")
 STAGED_BYTES = 16 << 20
 
 
-def written(queue: Queue | Topic) -> dict[str, pa.DataType]:
+def written(queue: Consumer | Topic) -> dict[str, pa.DataType]:
     """Return the columns that a write may have, with their types. Only `payload` is required.
 
     headers   a JSON object as text. `due`: a time. `priority`, `group`, `key`: as in `push`.
@@ -52,7 +52,7 @@ def written(queue: Queue | Topic) -> dict[str, pa.DataType]:
     return types
 
 
-def prepare(queue: Queue | Topic) -> None:
+def prepare(queue: Consumer | Topic) -> None:
     """Make the tables that writes go through. One process calls it before the others stage."""
     context = queue.context
     if context.table.topic is not None:
@@ -62,7 +62,7 @@ def prepare(queue: Queue | Topic) -> None:
 
 
 def stage(
-    queue: Queue | Topic,
+    queue: Consumer | Topic,
     write: str,
     attempt: str,
     part: int,
@@ -98,7 +98,7 @@ def stage(
 
 
 def publish(
-    queue: Queue | Topic,
+    queue: Consumer | Topic,
     write: str,
     staged: Sequence[Staged],
     *,
@@ -163,7 +163,7 @@ def publish(
     return pushed
 
 
-def unstage(queue: Queue | Topic, write: str) -> None:
+def unstage(queue: Consumer | Topic, write: str) -> None:
     """Delete what a write has staged, and what other writes left a day ago or earlier."""
     context = queue.context
     engine = context.engine
@@ -188,7 +188,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(size // 2))
 
 
-def _rows(queue: Queue | Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(queue: Consumer | Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield numbers of messages with their rows, as the engine stages them."""
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -211,7 +211,7 @@ def _check_staged(there: int, expected: int) -> None:
         )
 
 
-def _checked(queue: Queue | Topic, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _checked(queue: Consumer | Topic, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches that have rows, in the queue's types. `BadInput` for what `push` would refuse."""
     types = written(queue)
     for batch in given:
@@ -244,7 +244,7 @@ def _check_objects(headers: pa.Array) -> None:
         raise BadPayload("Headers are no JSON object.", "Make them by to_json(struct(...)); nothing was pushed.")
 
 
-def _check_row(queue: Queue | Topic, row: dict[str, Any]) -> None:
+def _check_row(queue: Consumer | Topic, row: dict[str, Any]) -> None:
     """Check what an engine that stages columns checks by itself."""
     if queue.definition.payload == "text" and "\0" in row["payload"]:
         raise BadPayload("A payload has a NUL, which a text column cannot hold.", "Use a bytes queue.")

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from tablequeue.consumer import Consumer
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.model.message import error_text
-from tablequeue.queue import Queue
 from tablequeue.verbs.context import Context, Params, count
 from tablequeue.verbs.push import check_text
 from tablequeue.verbs.sweep import promote_after, sweep
@@ -51,7 +51,7 @@ class Stream:
     it, or `release` gives them back.
     """
 
-    def __init__(self, queue: Queue, name: str) -> None:
+    def __init__(self, queue: Consumer, name: str) -> None:
         self.queue = queue
         self.name = name
         self.epoch, self.found = _begin(queue.context, name)
@@ -108,12 +108,12 @@ class Stream:
         return _complete(self.queue.context, self.name, self.epoch, upto, now)
 
 
-def streams(queue: Queue) -> list[StreamState]:
+def streams(queue: Consumer) -> list[StreamState]:
     """Return the streams of a queue, by name."""
     return _states(queue.context)
 
 
-def fail(queue: Queue, name: str, errors: Mapping[int, str]) -> None:
+def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
     """Note that messages of the open batch of a stream cannot be processed: by id, why.
 
     They become dead letters when the batch is completed. Until then they are read with it again. Idempotent; the last
@@ -138,13 +138,13 @@ def fail(queue: Queue, name: str, errors: Mapping[int, str]) -> None:
     context.run(note, _params(context, name, None))
 
 
-def complete(queue: Queue, name: str, upto: int) -> None:
+def complete(queue: Consumer, name: str, upto: int) -> None:
     """Complete the batches of a stream that does not run, and whose checkpoint says that they are safe."""
     _find(queue.context, name)
     _complete(queue.context, name, None, upto, None)
 
 
-def release(queue: Queue, name: str) -> int:
+def release(queue: Consumer, name: str) -> int:
     """Give the messages of an abandoned stream back, and return how many. The attempts do not count.
 
     A run of the stream, or a later one with the same checkpoint, is refused.

@@ -20,7 +20,7 @@ def cancel(settings: Settings, /, queue: str, ids: tuple[int, ...]) -> None:
     A message that waits, or is a dead letter, is gone. The consumer of a message in progress is told to stop. If there
     is no message of some of the ids, the exit code is 1, and the others are cancelled nevertheless.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         account = source.cancel(ids)
     if settings.json:
         print_json({"cancelled": account.cancelled, "told": account.told, "unknown": account.unknown})

@@ -18,6 +18,7 @@ from tablequeue.errors import BadInput, DriverMissing, TablequeueError
 
 # What takes long to import is imported where it is used: --version and wrong usage need none of it.
 if TYPE_CHECKING:
+    from tablequeue.consumer import Consumer
     from tablequeue.database import Database
     from tablequeue.queue import Queue
     from tablequeue.topic import Subscription, Topic
@@ -50,6 +51,12 @@ class Settings:
     def queue(self, name: str) -> Iterator[Queue]:
         with self.database() as database:
             yield database.queue(name)
+
+    @contextmanager
+    def consumer(self, name: str) -> Iterator[Consumer]:
+        """Open a queue, or `topic/name`."""
+        with self.database() as database:
+            yield database.consumer(name)
 
     @contextmanager
     def topic(self, name: str) -> Iterator[Topic]:

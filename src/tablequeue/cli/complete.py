@@ -23,7 +23,7 @@ def complete(settings: Settings, queue: str, id: int, token: str, result: str | 
     ID and TOKEN are those that `pop` printed. The message moves to the history, if QUEUE keeps one. If the claim has
     been lost, the command is refused and nothing changes.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         value = None if result is None else load(result.encode("utf-8", "surrogateescape"), "json")
         source.complete(Claim.of(source, id, token), result=value)
     if settings.json:

@@ -12,8 +12,8 @@ from tablequeue.cli.commands import Group, Settings, report
 from tablequeue.cli.messages import payload_text, print_errors, print_messages, set_fields, time_text
 from tablequeue.cli.options import COUNT, ID, F
 from tablequeue.cli.output import print_fields
+from tablequeue.consumer import Consumer
 from tablequeue.model.message import Message
-from tablequeue.queue import Queue
 from tablequeue.verbs.maintain import ALL, Which
 
 # Dead letters that are read at a time to filter them.
@@ -60,7 +60,7 @@ def list_(settings: Settings, /, queue: str, number: int, **options: Any) -> Non
 
     With --id, each is shown in full, with its first errors and its last ones.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         messages = list(islice(_find(source, **options), number))
         kind = source.definition.payload
     if options["ids"] and not settings.json:
@@ -76,7 +76,7 @@ def list_(settings: Settings, /, queue: str, number: int, **options: Any) -> Non
 @click.pass_obj
 def redrive(settings: Settings, /, queue: str, **options: Any) -> None:
     """Make the dead letters of QUEUE ready again, with their number of attempts reset."""
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         report(settings, "redriven", source.redrive(_which(**options)))
 
 
@@ -86,7 +86,7 @@ def redrive(settings: Settings, /, queue: str, **options: Any) -> None:
 @click.pass_obj
 def purge(settings: Settings, /, queue: str, **options: Any) -> None:
     """Delete the dead letters of QUEUE."""
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         report(settings, "purged", source.purge_dead(_which(**options)))
 
 
@@ -106,13 +106,13 @@ def _matches(message: Message, error: str | None, group: str | None, key: str | 
     )
 
 
-def _find(queue: Queue, ids: tuple[int, ...], **filters: str | None) -> Iterator[Message]:
+def _find(queue: Consumer, ids: tuple[int, ...], **filters: str | None) -> Iterator[Message]:
     """Yield the dead letters that pass the filters, of these ids or of all."""
     letters = (queue.find(id) for id in ids) if ids else _all(queue)
     return (each for each in letters if each and each.state == "dead" and _matches(each, **filters))
 
 
-def _all(queue: Queue) -> Iterator[Message]:
+def _all(queue: Consumer) -> Iterator[Message]:
     after = 0
     while batch := queue.dead(CHUNK, after=after):
         yield from batch

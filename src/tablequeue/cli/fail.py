@@ -24,7 +24,7 @@ def fail(settings: Settings, queue: str, id: int, token: str, error: str, retry_
     attempt it is a dead letter; where delivery is at most once, it stays lost. If the claim has been lost, the command
     is refused and nothing changes.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         # The backoff depends on the attempts. If the message is gone, `fail` reports it.
         message = source.find(id)
         attempts = message.attempts if message else 0

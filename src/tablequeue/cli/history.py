@@ -23,7 +23,7 @@ def list_(settings: Settings, queue: str, number: int) -> None:
 
     The wait is the time from push to first pop, the run is the time from pop to finish, in seconds.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         messages = source.history(number)
         kind = source.definition.payload
     print_messages(settings, messages, kind, "id", "finished", "consumer", "wait", "run")
@@ -38,5 +38,5 @@ def purge(settings: Settings, queue: str, older_than: float) -> None:
 
     A queue that was created with --history SECONDS does this by itself, at its claims.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         report(settings, "purged", source.purge_history(older_than))

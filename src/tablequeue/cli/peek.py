@@ -22,7 +22,7 @@ def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
     message.
     """
     settings = ctx.ensure_object(Settings)
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         messages = source.peek(number, state=state)
         kind, order = source.definition.payload, source.definition.order
     if not messages:

@@ -27,7 +27,7 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None, same_g
     that cannot be printed, as when a pipe is broken, are released. Exit code 3 if no message is ready.
     """
     settings = ctx.ensure_object(Settings)
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         claims = source.pop_many(number, lease=lease, same_group=same_group)
         for place, claim in enumerate(claims):
             try:

@@ -84,7 +84,7 @@ def list_(settings: Settings) -> None:
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME, and its messages by state."""
-    with settings.queue(name) as queue:
+    with settings.consumer(name) as queue:
         definition, found = dataclasses.asdict(queue.definition), queue.stats()
         table = queue.context.table.table_name
     stats = stats_record(found)
@@ -131,7 +131,7 @@ def alter(settings: Settings, /, name: str, **options: Any) -> None:
 
     It holds within a second. The other options, such as the order, are a part of the tables and cannot be changed.
     """
-    with settings.queue(name) as queue:
+    with settings.consumer(name) as queue:
         fields = altered_fields(queue.definition, options)
         if not fields:
             raise click.UsageError("Give at least one option to change.")
@@ -152,7 +152,7 @@ def pause(settings: Settings, name: str, duration: float | None, until: datetime
     """Hand out no message of the queue NAME, to nobody, until `queue resume`. Pushes go on."""
     if duration is not None and until is not None:
         raise click.UsageError("Give --for or --until, not both.")
-    with settings.queue(name) as queue:
+    with settings.consumer(name) as queue:
         queue.pause(until if duration is None else duration)
         paused = queue.stats().paused_until
     if settings.json:
@@ -168,7 +168,7 @@ def pause(settings: Settings, name: str, duration: float | None, until: datetime
 @click.pass_obj
 def resume(settings: Settings, name: str) -> None:
     """Hand out the messages of the queue NAME again."""
-    with settings.queue(name) as queue:
+    with settings.consumer(name) as queue:
         queue.resume()
     if settings.json:
         print_json({"queue": name, "paused": False})
@@ -182,7 +182,7 @@ def resume(settings: Settings, name: str) -> None:
 @click.pass_obj
 def drop(settings: Settings, name: str, yes: bool) -> None:
     """Drop the queue NAME with all its messages and its history."""
-    with settings.queue(name) as queue:
+    with settings.consumer(name) as queue:
         confirm(yes, f"Drop the queue {name!r} with all its messages and its history?")
         queue.drop()
     if settings.json:
@@ -200,7 +200,7 @@ def purge(settings: Settings, name: str, yes: bool) -> None:
 
     Messages in progress, dead letters and the history stay.
     """
-    with settings.queue(name) as queue:
+    with settings.consumer(name) as queue:
         confirm(yes, f"Delete every message of the queue {name!r} that waits?")
         purged = queue.purge()
     if settings.json:

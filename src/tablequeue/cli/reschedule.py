@@ -24,7 +24,7 @@ def reschedule(
     settings: Settings, /, queue: str, id: int, delay: float | None, due: datetime | None, priority: int | None
 ) -> None:
     """Change when message ID of QUEUE becomes ready, or its priority. It must wait: ready, scheduled or blocked."""
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         source.reschedule(id, delay=delay, due=due, priority=priority)
     if settings.json:
         print_json({"rescheduled": id})

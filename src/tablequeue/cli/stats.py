@@ -40,7 +40,7 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
     with settings.database() as database:
         for name in [queue] if queue else [*database.queues(), *database.subscriptions()]:
             try:
-                source = database.queue(name)
+                source = database.consumer(name)
                 found.append(source.stats(window=window))
                 grouped = grouped or source.definition.grouped
             except TablequeueError as error:

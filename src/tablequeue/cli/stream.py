@@ -27,7 +27,7 @@ def list_(settings: Settings, queue: str) -> None:
 
     The messages of an open batch belong to the stream until its query continues. If it never will, release them.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         states = streams.streams(source)
     if settings.json:
         for state in states:
@@ -46,7 +46,7 @@ def release(settings: Settings, queue: str, stream: str) -> None:
 
     They are ready again, and a run that still goes on is refused. The stream can start again with a new checkpoint.
     """
-    with settings.queue(queue) as source:
+    with settings.consumer(queue) as source:
         report(settings, "released", streams.release(source, stream))
 
 

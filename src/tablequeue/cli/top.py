@@ -43,7 +43,7 @@ def top(settings: Settings, queue: str | None, every: float) -> None:
     """
     with settings.database() as database:
         if queue is not None:
-            database.queue(queue)  # raises before the screen is cleared
+            database.consumer(queue)  # raises before the screen is cleared
         if settings.json:
             for stats, _ in _collect(database, queue):
                 if stats is not None:
@@ -78,7 +78,7 @@ def _collect(database: Database, queue: str | None) -> list[Collected]:
     collected: list[Collected] = []
     for name in [*database.queues(), *database.subscriptions()] if queue is None else [queue]:
         try:
-            collected.append((database.queue(name).stats(window=WINDOW), None))
+            collected.append((database.consumer(name).stats(window=WINDOW), None))
         except TablequeueError as error:
             collected.append((None, error))
     return collected

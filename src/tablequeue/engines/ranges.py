@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
@@ -19,7 +19,7 @@ from tablequeue.engines.parts import pairs
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
-from tablequeue.errors import BadInput, Locked, SeekRefused
+from tablequeue.errors import Locked, SeekRefused
 from tablequeue.model.pacing import LARGEST
 
 # Ranges whose lease has expired that one sweep detaches.
@@ -33,23 +33,6 @@ class Ranges(Messages):
         self.detached = messages
         self.topics = topics
         self.reads = reads
-
-    # -- what a subscription does not do -----------------------------------------------------------------------------
-
-    def push(self, cursor: Cursor, table: Table, params: Params) -> NoReturn:
-        assert table.topic is not None, "of a subscription"
-        raise BadInput(f"{table.name!r} is a subscription.", f"Push to its topic {table.topic.name!r}.")
-
-    push_many = push_each = push
-
-    def take(self, cursor: Cursor, table: Table, params: Params) -> NoReturn:
-        raise BadInput(
-            f"{table.name!r} is a subscription, from which nothing can be taken.",
-            "Pop, and complete in your transaction: complete(message, connection=...).",
-        )
-
-    def look(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Return nothing: what follows is refused in a caller's transaction."""
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 

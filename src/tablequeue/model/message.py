@@ -17,7 +17,7 @@ from tablequeue.model.payload import load_headers
 from tablequeue.model.states import FailedState, State
 
 if TYPE_CHECKING:  # a claim calls its queue, whose type its users need
-    from tablequeue.queue import Queue
+    from tablequeue.consumer import Consumer
 
 # The columns of a claimed row, in the order that claim and take return them, and their places in it. By place, and not
 # as a NamedTuple: to make one for each message takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
@@ -121,16 +121,16 @@ class Claim:
     """A popped message. No other consumer gets it until the lease ends. Finish it by `complete`, `fail` or `release`.
 
     These verbs, and `extend`, act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
-    `connection=` and `now=` are those of every verb; see `Queue`.
+    `connection=` and `now=` are those of every verb; see `Consumer`.
     """
 
     # Slots, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
     # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
     __slots__ = ("_cancelled", "id", "payload", "queue", "row", "token")
 
-    def __init__(self, queue: Queue, row: Sequence[Any], payload: Any, token: str) -> None:
+    def __init__(self, queue: Consumer, row: Sequence[Any], payload: Any, token: str) -> None:
         self.queue = queue
-        """The queue that it was popped from."""
+        """The queue, or the subscription, that it was popped from."""
         self.row = row
         """What the claim returned, in the columns of `CLAIMED`."""
         self.id: int = row[ID]
@@ -138,7 +138,7 @@ class Claim:
         self.token = token
 
     @classmethod
-    def of(cls, queue: Queue, id: int, token: str, attempts: int = 0) -> Self:
+    def of(cls, queue: Consumer, id: int, token: str, attempts: int = 0) -> Self:
         """Make a claim from its id and token alone, as on a command line, to finish it.
 
         `attempts` is for the backoff of `fail`. `BadInput` for values that no claim can have. Whether the claim is
@@ -166,17 +166,17 @@ class Claim:
     @property
     def pushed_at(self) -> datetime:
         """When it was pushed, in UTC."""
-        return self.queue.load_time(self.row[PUSHED_AT])
+        return self.queue.context.engine.load_time(self.row[PUSHED_AT])
 
     @property
     def popped_at(self) -> datetime:
         """When it was popped under this claim, in UTC."""
-        return self.queue.load_time(self.row[POPPED_AT])
+        return self.queue.context.engine.load_time(self.row[POPPED_AT])
 
     @property
     def lease_until(self) -> datetime | None:
         """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
-        return None if self.row[LEASE_UNTIL] is None else self.queue.load_time(self.row[LEASE_UNTIL])
+        return None if self.row[LEASE_UNTIL] is None else self.queue.context.engine.load_time(self.row[LEASE_UNTIL])
 
     @property
     def priority(self) -> int:
@@ -196,13 +196,13 @@ class Claim:
     @property
     def due_at(self) -> datetime | None:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
-        return None if self.row[DUE_AT] is None else self.queue.load_time(self.row[DUE_AT])
+        return None if self.row[DUE_AT] is None else self.queue.context.engine.load_time(self.row[DUE_AT])
 
     @property
     def errors(self) -> tuple[AttemptError, ...]:
         """Why its attempts before this one failed: the first 3 errors and the last 7. Also of a dead letter that has
         moved to this queue."""
-        return load_errors(self.row[ERRORS], self.queue.load_time)
+        return load_errors(self.row[ERRORS], self.queue.context.engine.load_time)
 
     @property
     def cancelled(self) -> bool:
@@ -247,7 +247,7 @@ class Claim:
                    `AttemptError`, which also says how many errors of a message are.
         retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
         retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
-        connection, now   see `Queue`.
+        connection, now   see `Consumer`.
 
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `cancelled` if it was cancelled meanwhile;
         `lost` where delivery is at most once.

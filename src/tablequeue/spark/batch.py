@@ -28,7 +28,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         within = Range(options.min_id, options.max_id, options.since, options.until)
         with options.connect() as database:
-            found = arrow.bounds(database.queue(options.queue), options.table, within)
+            found = arrow.bounds(database.consumer(options.queue), options.table, within)
         if found is None:
             return [RangePartition(Range(1, 0))]  # without any partition, Spark would call read with None
         size = (found.high - found.low) // options.partitions + 1
@@ -41,7 +41,7 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, RangePartition)
         options = self._options
         with options.connect() as database:
-            queue = database.queue(options.queue)
+            queue = database.consumer(options.queue)
             columns = arrow.columns(queue, options.table)
             schema = pa.schema([columns.field(name) for name in self._columns])
             yield from arrow.batches(queue, options.table, partition.within, schema)

@@ -94,7 +94,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, BatchPartition)
         with self._options.connect() as database:
-            queue = database.queue(self._options.queue)
+            queue = database.consumer(self._options.queue)
             columns = arrow.columns(queue, "stream")
             schema = pa.schema([columns.field(name) for name in self._columns])
             yield from arrow.stream_batches(queue, partition.token, partition.ids, schema)
@@ -109,5 +109,5 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stream(self) -> Stream:
         if self._run is None:
             options = self._options
-            self._run = Stream(options.connect().queue(options.queue), options.stream)
+            self._run = Stream(options.connect().consumer(options.queue), options.stream)
         return self._run

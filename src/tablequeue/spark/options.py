@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tablequeue
+from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput
 from tablequeue.model.names import check_full_name, check_name
 from tablequeue.model.redaction import has_password
-from tablequeue.queue import Queue
 from tablequeue.topic import Topic
 
 Use = Literal["read", "stream", "write", "stream write"]
@@ -173,9 +173,9 @@ class Options:
         """Return the database, which is cached for the next task of this process. Closing it closes its connections."""
         return _database(self.address(), self.schema)
 
-    def opened(self, database: tablequeue.Database) -> Queue | Topic:
+    def opened(self, database: tablequeue.Database) -> Consumer | Topic:
         """Return the queue or the topic."""
-        return database.queue(self.queue) if self.topic is None else database.topic(self.topic)
+        return database.consumer(self.queue) if self.topic is None else database.topic(self.topic)
 
     def address(self) -> str:
         """The URL, from where it is."""

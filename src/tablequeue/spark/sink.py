@@ -14,8 +14,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tablequeue.bulk import staging
 from tablequeue.bulk.arrow import TIME
 from tablequeue.bulk.staging import Staged
+from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput
-from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.topic import Topic
 from tablequeue.verbs.push import LONGEST_KEY
@@ -121,7 +121,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._unstage(messages)
 
 
-def _check_columns(queue: Queue | Topic, given: dict[str, str]) -> None:
+def _check_columns(queue: Consumer | Topic, given: dict[str, str]) -> None:
     types = staging.written(queue)
     target = f"{queue.definition.kind} {queue.name!r}"
     if "payload" not in given:

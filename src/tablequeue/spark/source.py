@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
 from tablequeue.bulk import arrow
+from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput
-from tablequeue.queue import Queue
 from tablequeue.spark.batch import BatchReader
 from tablequeue.spark.microbatch import MicroBatchReader
 from tablequeue.spark.options import Options
@@ -70,7 +70,7 @@ class TableQueueSource(DataSource):
         return StreamWriter(Options.parse(self.options, "stream write"), schema, overwrite)
 
 
-def _chosen(queue: Queue | Topic, source: arrow.Source, options: Options) -> list[pa.Field]:
+def _chosen(queue: Consumer | Topic, source: arrow.Source, options: Options) -> list[pa.Field]:
     fields = arrow.columns(queue, source)
     if options.columns is None:
         return list(fields)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from time import monotonic
 from typing import Any
 
-from tablequeue.aio.queue import AsyncClaim
+from tablequeue.aio.consumer import AsyncClaim
 
 KEPT_FOR = 300.0
 MOST = 1000

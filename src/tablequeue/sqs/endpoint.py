@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tablequeue.aio import AsyncDatabase
-from tablequeue.aio.queue import AsyncClaim
+from tablequeue.aio.consumer import AsyncClaim
 from tablequeue.sqs.attempts import Attempts
 from tablequeue.sqs.errors import missing
 from tablequeue.sqs.hosted import Hosted, Queues

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from datetime import UTC, datetime
 from typing import Any
 
-from tablequeue.aio.queue import AsyncClaim
+from tablequeue.aio.consumer import AsyncClaim
 from tablequeue.errors import LeaseLost
 from tablequeue.model.message import Message
 from tablequeue.sqs import batches

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from tablequeue.aio.queue import AsyncClaim
+from tablequeue.aio.consumer import AsyncClaim
 from tablequeue.errors import LeaseLost
 from tablequeue.model.origin import Origin
 from tablequeue.sqs import counting, messages, model

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal
 
-from tablequeue.aio.queue import AsyncClaim, AsyncQueue
+from tablequeue.aio.consumer import AsyncClaim
+from tablequeue.aio.queue import AsyncQueue
 from tablequeue.errors import LeaseLost, TablequeueError
 
 LOOK_EVERY = 5.0

@@ -99,20 +99,23 @@ def kind_at(runner: Runner, name: str) -> Kind:
     return "queue" if row is None else kind_of(json.loads(row.entry))
 
 
-def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
-    """Return what the catalogue has under that name; `QueueNotFound` suggests the nearest name.
+def find(runner: Runner, name: str, *kinds: Kind) -> Table:
+    """Return what the catalogue has under that name, of one of these kinds; `QueueNotFound` suggests the nearest name.
 
-    As a queue it also finds a subscription, such as `events/mail`.
+    A subscription is named with its topic, as `events/mail`.
     """
+    kind = kinds[0]
     check_full_name(name, kind)
     row = lookup(runner, name)
     if row is None:
         raise _not_found(runner, name, "subscription" if "/" in name else kind)
     table = entered(runner.engine, name, row)
     found = table.definition.kind
-    if (found == "topic") is not (kind == "topic"):
-        remedy = f"Open it with {found}()."
-        if found == "topic":
+    if found not in kinds:
+        remedy = f"Open it with {found}(), or name a {kind}."
+        if found == "subscription":
+            remedy = f"Open it with subscription(); push to its topic {name.partition('/')[0]!r}."
+        if found == "topic" and "subscription" in kinds:
             there = [each for each in names(runner, "subscription") if each.startswith(subscription_of(name, ""))]
             example = there[0] if there else subscription_of(name, "mail")
             remedy = f"Name a subscription of it, such as {example!r}; or use topic(), or the command `topic`."

@@ -119,11 +119,6 @@ def leased(
     """Return a new token, and the parameters of a claim under it."""
     context.keep_current(connection)
     definition = context.table.definition
-    if connection is not None and definition.kind == "subscription":
-        raise BadInput(
-            "A claim of a subscription cannot be a part of a transaction: it would hold up all other consumers.",
-            "Pop without connection=, then complete in your transaction: complete(message, connection=...).",
-        )
     token = secrets.token_hex(16)
     params = _params(context, n, token, now)
     if definition.delivery == "at_least_once":

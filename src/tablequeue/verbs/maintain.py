@@ -95,7 +95,7 @@ def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> 
         promote_after(context, now, messages=total)
     there = context.run(context.engine.catalogue.names, {})
     for name in dead_letters.sources(there, catalogue.name_in(there, context.table)):
-        source = at(catalogue.find(context.runner, name))
+        source = at(catalogue.find(context.runner, name, "queue"))
         moved = dead_letters.move_back(source, context, lambda message, origin: chosen(message, message.id))
         promote_after(source, now, messages=moved)
         total += moved

@@ -107,7 +107,9 @@ def follow_rename(context: Context) -> None:
 
 def subscription(context: Context, name: str) -> Table:
     """Return an existing subscription of the topic."""
-    return _own(context.table, catalogue.find(context.runner, subscription_of(context.table.name, name)))
+    return _own(
+        context.table, catalogue.find(context.runner, subscription_of(context.table.name, name), "subscription")
+    )
 
 
 def names(context: Context) -> list[str]:
@@ -261,7 +263,7 @@ def consumed(context: Context) -> int:
 def _opened(context: Context) -> list[Table]:
     """Return the tables of all subscriptions of a topic."""
     there = _subscriptions(catalogue.rows(context.runner), context.table)
-    return [catalogue.find(context.runner, row.name) for row in there]
+    return [catalogue.find(context.runner, row.name, "subscription") for row in there]
 
 
 def lag(context: Context) -> Lag:

@@ -62,7 +62,7 @@ async def dead(site: Site, request: Request) -> Response:
     name = name_of(request)
 
     def call_verb() -> int:
-        return getattr(site.database.queue(name), verb)(ALL if everything else ids)
+        return getattr(site.database.consumer(name), verb)(ALL if everything else ids)
 
     number = await run_in_threadpool(call_verb)
     log.info("dead letters %s", done, extra={"queue": name, "number": number, "ids": ids or "all"})
@@ -74,7 +74,7 @@ async def cancel(site: Site, request: Request) -> Response:
     _need_actions(site)
     await _form(site, request)
     name, id = name_of(request), int(request.path_params["id"])
-    account = await run_in_threadpool(lambda: site.database.queue(name).cancel(id))
+    account = await run_in_threadpool(lambda: site.database.consumer(name).cancel(id))
     if account.unknown:
         raise BadInput(f"Message {id} is not in the queue any more.", "It may be finished: look at the history.")
     log.info("message %d %s", id, "told to stop" if account.told else "cancelled", extra={"queue": name})
@@ -89,7 +89,7 @@ async def pause(site: Site, request: Request) -> Response:
     name, verb = name_of(request), str(form.get("verb"))
     if verb not in ("pause", "resume"):
         raise BadInput("The form does not say what to do.", "Go back and choose pause or resume.")
-    await run_in_threadpool(lambda: getattr(site.database.queue(name), verb)())
+    await run_in_threadpool(lambda: getattr(site.database.consumer(name), verb)())
     log.info("queue %sd", verb, extra={"queue": name})
     return RedirectResponse(link_of(name), 303)
 
@@ -100,7 +100,7 @@ async def reschedule(site: Site, request: Request) -> Response:
     form = await _form(site, request)
     name, id = name_of(request), int(request.path_params["id"])
     delay, priority = _number(form, "delay", float), _number(form, "priority", int)
-    await run_in_threadpool(lambda: site.database.queue(name).reschedule(id, delay=delay, priority=priority))
+    await run_in_threadpool(lambda: site.database.consumer(name).reschedule(id, delay=delay, priority=priority))
     log.info("message %d rescheduled", id, extra={"queue": name})
     return RedirectResponse(f"{link_of(name)}/messages/{id}?rescheduled=1", 303)
 

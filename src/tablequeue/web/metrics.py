@@ -72,7 +72,7 @@ def of_queues(database: Database) -> Iterable[Metric]:
         return []
     for name in [*queues, *subscriptions]:
         try:
-            queue = database.queue(name)
+            queue = database.consumer(name)
             stats = queue.stats(window=WINDOW)
             read[name] = streams(queue) if name in queues else ()
             found.append(stats)

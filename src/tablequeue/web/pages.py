@@ -52,7 +52,7 @@ def overview(site: Site, request: Request) -> Response:
         return found
 
     def of_queue(name: str) -> Shown:
-        queue = site.database.queue(name)
+        queue = site.database.consumer(name)
         return queue.definition, queue.stats(window=window)
 
     def of_topic(name: str) -> tuple[Topic, Size, list[Shown]]:
@@ -72,14 +72,14 @@ def overview(site: Site, request: Request) -> Response:
 
 
 def queue(site: Site, request: Request) -> Response:
-    queue = site.database.queue(name_of(request))
+    queue = site.database.consumer(name_of(request))
     window = _window(request)
     stats = queue.stats(window=window)
     return site.page(request, "queue.html", queue=queue, stats=stats, window=window, windows=WINDOWS)
 
 
 def messages(site: Site, request: Request) -> Response:
-    queue = site.database.queue(name_of(request))
+    queue = site.database.consumer(name_of(request))
     states = search.states(queue)
     state = request.query_params.get("state", "ready")
     if state not in states:
@@ -103,7 +103,7 @@ def messages(site: Site, request: Request) -> Response:
 
 
 def message(site: Site, request: Request) -> Response:
-    queue = site.database.queue(name_of(request))
+    queue = site.database.consumer(name_of(request))
     message = _find(site, request)
     text = payload_text(message.payload, pretty=queue.definition.payload == "json")
     return site.page(
@@ -125,7 +125,7 @@ def payload(site: Site, request: Request) -> Response:
     content = message.payload
     if isinstance(content, Unreadable):
         content = content.data
-    elif site.database.queue(name_of(request)).definition.payload == "json":
+    elif site.database.consumer(name_of(request)).definition.payload == "json":
         content = json_text(content)
     if isinstance(content, str):
         content = content.encode("utf-8", "surrogatepass")
@@ -142,7 +142,7 @@ def login(site: Site, request: Request) -> Response:
 
 
 def _find(site: Site, request: Request) -> Message:
-    queue = site.database.queue(name_of(request))
+    queue = site.database.consumer(name_of(request))
     message = queue.find(request.path_params["id"]) if request.path_params["id"] < 1 << 62 else None
     if message is None:
         raise HTTPException(404)
@@ -153,7 +153,7 @@ def _id_of(site: Site, request: Request, text: str) -> int | None:
     """Return the text as an id, if a message in any state has that id."""
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
-    queue = site.database.queue(name_of(request))
+    queue = site.database.consumer(name_of(request))
     return int(text) if search.has(queue, int(text)) else None
 
 

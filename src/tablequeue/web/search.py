@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import cast
 
+from tablequeue.consumer import Consumer
 from tablequeue.errors import Locked
 from tablequeue.model.message import Message
 from tablequeue.model.states import STATES, LiveState
-from tablequeue.queue import Queue
 from tablequeue.verbs import inspect
 from tablequeue.verbs.context import Context
 from tablequeue.web.render import payload_text
@@ -39,7 +39,7 @@ class Page:
 _searching = Lock()
 
 
-def search(queue: Queue, state: str, text: str, start: int | None) -> Page:
+def search(queue: Consumer, state: str, text: str, start: int | None) -> Page:
     """Return up to PAGE messages in a state from `start` on: live messages by id, finished ones the last one first.
 
     With a text, only messages that contain it in the start of the payload, an error, the key, the group, or the names
@@ -57,7 +57,7 @@ def search(queue: Queue, state: str, text: str, start: int | None) -> Page:
         _searching.release()
 
 
-def has(queue: Queue, id: int) -> bool:
+def has(queue: Consumer, id: int) -> bool:
     """Whether a message of the queue has that id, in any state."""
     return inspect.find(queue.context.in_brief(), id) is not None
 
@@ -68,7 +68,7 @@ def contains(message: Message, text: str) -> bool:
     return any(text in field.casefold() for field in (*fields, *errors) if field)
 
 
-def states(queue: Queue) -> list[str]:
+def states(queue: Consumer) -> list[str]:
     """Return the states that messages of the queue can be in."""
     live: list[str] = [state for state in STATES if state != "blocked" or queue.definition.grouped]
     return [*live, FINISHED] if queue.definition.keeps_history else live

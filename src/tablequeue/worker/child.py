@@ -14,11 +14,11 @@ from threading import Lock, Timer
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
+from tablequeue.consumer import Consumer
 from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
 from tablequeue.model.message import PAYLOAD, Claim, error_text
 from tablequeue.observe.telemetry import processing
-from tablequeue.queue import Queue
 from tablequeue.worker.ending import picklable
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome, Retry
@@ -45,7 +45,7 @@ class Address(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, database: Database, queue: Queue) -> Address:
+    def of(cls, database: Database, queue: Consumer) -> Address:
         context = queue.context
         return cls(database.engine.url.render_as_string(hide_password=False), context.engine.schema, context.who)
 
@@ -177,7 +177,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
     try:
         loaded: Handler = pickle.loads(handler)
         database = connect(address.url, schema=address.schema, name=address.name)
-        served = database.queue(queue)
+        served = database.consumer(queue)
     except TablequeueError as refusal:
         pipe.send(refusal)
         return
@@ -200,7 +200,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
     timer.start()
 
 
-def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
+def _outcomes(handler: Handler, queue: Consumer, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
         load = queue.context.codec.load
         claims = [Claim(queue, row, load(row[PAYLOAD]), token) for row, token in parts]

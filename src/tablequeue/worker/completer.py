@@ -15,9 +15,9 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import NamedTuple
 
+from tablequeue.consumer import Consumer
 from tablequeue.errors import LeaseLost, TablequeueError
 from tablequeue.model.message import Claim
-from tablequeue.queue import Queue
 from tablequeue.worker.ending import Ending
 from tablequeue.worker.fetcher import PREFETCH_SECONDS, TRANSIENT, Fetcher, backoff
 from tablequeue.worker.pool import Assignment, Range
@@ -92,7 +92,7 @@ class Completer:
                 self._call_until_answered(fetcher.queue, call)
             fetcher.discard([ended.assignment for ended in several])
 
-    def _call_until_answered(self, queue: Queue, call: list[Ending]) -> None:
+    def _call_until_answered(self, queue: Consumer, call: list[Ending]) -> None:
         """Make the call, again after each transient error, and count the endings that took effect."""
         failures = 0
         while True:
@@ -156,7 +156,7 @@ class Gathered:
         return self._by_range.pop(of)
 
 
-def _log_failure(queue: Queue, ending: Ending) -> None:
+def _log_failure(queue: Consumer, ending: Ending) -> None:
     (claim,), state = ending.claims, ending.becomes
     last_line = ending.error.strip().rpartition("\n")[2]
     fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
@@ -184,7 +184,7 @@ def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
     return calls.values()
 
 
-def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence[Ending]:
+def _effective(queue: Consumer, call: Sequence[Ending], is_retry: bool) -> Sequence[Ending]:
     """Make the call, and return its endings, with the claims for which they took effect.
 
     With `is_retry`, the same call was made before and its answer was lost: it may have taken effect then.
@@ -218,7 +218,7 @@ def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence
     return call
 
 
-def _took_effect(queue: Queue, claim: Claim, assignment: Assignment) -> bool:
+def _took_effect(queue: Consumer, claim: Claim, assignment: Assignment) -> bool:
     """Whether a claim that is gone was ended by the call whose answer was lost, and not by the end of its lease."""
     message = queue.find(claim.id)
     if message is None:

@@ -9,9 +9,9 @@ from threading import Condition
 from time import monotonic, time
 from typing import NamedTuple
 
+from tablequeue.consumer import Consumer
 from tablequeue.errors import Conflict, ConnectionLost, Full, Locked, ReadOnly, Unreachable
 from tablequeue.model.message import Claim
-from tablequeue.queue import Queue
 from tablequeue.worker.balance import GROW_AFTER, Snapshot
 from tablequeue.worker.drain import Drain
 from tablequeue.worker.ending import Ending, endings, unbegun_endings
@@ -59,7 +59,7 @@ class Fetcher:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: Consumer,
         handler: Handler,
         minimum: int,
         maximum: int,

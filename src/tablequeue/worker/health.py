@@ -22,7 +22,7 @@ def health(worker: Worker, database: Database) -> Health:
 
     def check() -> None:
         for queue in worker.handlers:
-            database.queue(queue)
+            database.consumer(queue)
 
     return Health(
         check if worker.handlers else database.queues,

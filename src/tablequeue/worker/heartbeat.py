@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from threading import Event, Thread
 from time import monotonic
 
+from tablequeue.consumer import Consumer
 from tablequeue.errors import LeaseLost
 from tablequeue.model.message import Claim
-from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.pool import Assignment, Range
 
@@ -94,7 +94,7 @@ def _by_call(assignments: Sequence[Assignment]) -> Iterable[list[Assignment]]:
     return by_call.values()
 
 
-def _not_extended(queue: Queue, claims: Sequence[Claim]) -> set[int]:
+def _not_extended(queue: Consumer, claims: Sequence[Claim]) -> set[int]:
     """Extend the leases. Return the ids of the messages that are not held.
 
     They have just been finished; or this process stood still, and another consumer has them.

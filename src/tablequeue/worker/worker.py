@@ -8,10 +8,10 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, TypeVar
 
+from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
 from tablequeue.model.pacing import Duration
-from tablequeue.queue import Queue
 from tablequeue.verbs.context import count, seconds
 from tablequeue.worker.balance import TURN, desired, share, startable
 from tablequeue.worker.cancellations import Cancellations
@@ -184,7 +184,7 @@ class Worker:
     def _run(self, database: Database, drain: bool) -> Mapping[str, int]:
         self._failure = None
         self.abandoned, self._balanced = False, True
-        queues = [database.queue(name) for name in self.handlers]  # raises before anything is started
+        queues = [database.consumer(name) for name in self.handlers]  # raises before anything is started
         completer = Completer()
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
         shared_drain = Drain() if drain else None
@@ -206,7 +206,7 @@ class Worker:
         return dict(completer.counts)
 
     def _fetcher(
-        self, database: Database, queue: Queue, completer: Completer, loop: Loop | None, drain: Drain | None
+        self, database: Database, queue: Consumer, completer: Completer, loop: Loop | None, drain: Drain | None
     ) -> Fetcher:
         handler = self.handlers[queue.name]
         maximum = min(handler.consumers or self.maximum, self.maximum)

@@ -27,7 +27,7 @@ class ReadyTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         url = url_of(await BaseHook.aget_connection(self.tablequeue_conn_id))
         async with await aio.connect(url) as database:
-            queue = await database.queue(self.queue_name)
+            queue = await database.consumer(self.queue_name)
             check_delivery(self.queue_name, queue.definition)
             async for message in queue.consume():
                 await message.release()

@@ -37,7 +37,7 @@ class Sensor(BaseSensorOperator):
 
     def poke(self, context: Any) -> bool:
         with Hook(self.tablequeue_conn_id).database() as database:
-            queue = database.queue(self.queue_name)
+            queue = database.consumer(self.queue_name)
             check_delivery(self.queue_name, queue.definition)
             message = queue.pop()
             if message is not None:

@@ -98,7 +98,7 @@ class Producer(SharedStreamProducer):
     async def open_stream(self) -> AsyncIterator[tuple[Delivery, Delivery]]:
         """Yield each message; at most IN_PROGRESS whose events are not stored."""
         self._database = await aio.connect(url_of(await BaseHook.aget_connection(self._conn_id)))
-        self._queue = await self._database.queue(self._queue_name)
+        self._queue = await self._database.consumer(self._queue_name)
         check_delivery(self._queue_name, self._queue.definition)
         consuming: Any = self._queue.consume()
         try:

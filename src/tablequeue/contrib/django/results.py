@@ -16,6 +16,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from tablequeue.consumer import Consumer
 from tablequeue.contrib.django.compat import Task, TaskError, TaskResult, TaskResultStatus
 from tablequeue.model.message import AttemptError, Claim, Message, traceback_of
 from tablequeue.queue import Queue
@@ -80,7 +81,7 @@ def of_message(alias: str, queue_name: str, message: Message, value: Any = None)
     return result
 
 
-def of_claim(alias: str, queue_name: str, claim: Claim, queue: Queue) -> TaskResult:
+def of_claim(alias: str, queue_name: str, claim: Claim, queue: Consumer) -> TaskResult:
     """Return the result of a task that is about to run, with the errors of the attempts before."""
     # A first attempt has nothing to read.
     message = queue.find(claim.id) if claim.attempts > 1 else None

@@ -14,9 +14,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.bulk.stream import Stream, fail
+from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, PipelineFailed
-from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import failures
 from tablequeue.spark.pipeline.refusals import cause_and_remedy
@@ -122,7 +122,7 @@ class _RunningStage:
         self._database = database
         self._queue = database.queue(stage.source.queue) if isinstance(stage.source, FromQueue) else None
         # The queue or the subscription whose ready messages are counted.
-        self._counted: Queue | None = self._queue
+        self._counted: Consumer | None = self._queue
         if isinstance(stage.source, FromTopic) and stage.source.subscription is not None:
             self._counted = database.topic(stage.source.topic).subscription(stage.source.subscription)
         self._query: Any = None

@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.bulk import arrow
+from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, ReportFailed
-from tablequeue.queue import Queue
 from tablequeue.spark.options import LARGEST
 from tablequeue.spark.reports import sections
 from tablequeue.spark.reports.backlog import backlog
@@ -87,7 +87,7 @@ def report(
     return found
 
 
-def read(spark: SparkSession, lake: Lake, queue: Queue, source: Mapping[str, str]) -> int:
+def read(spark: SparkSession, lake: Lake, queue: Consumer, source: Mapping[str, str]) -> int:
     """Read the new messages of a queue into the lake. Returns how many finished messages were new.
 
     `source` has the options with which Spark finds the database.
@@ -101,7 +101,7 @@ def read(spark: SparkSession, lake: Lake, queue: Queue, source: Mapping[str, str
     return lake.add(queue.name, present, finished(reader.load(), queue.name))
 
 
-def read_live(spark: SparkSession, queue: Queue) -> DataFrame:
+def read_live(spark: SparkSession, queue: Consumer) -> DataFrame:
     """Return the live messages of a queue.
 
     This process reads them: they are mostly few, and the data source would start three Python processes for them, which
@@ -153,8 +153,8 @@ def span_of_a_row(overview: Sequence[Row], window: Window) -> int:
     return next((span for span in SPANS if whole.total_seconds() / span <= MOST_ROWS), SPANS[-1])
 
 
-def _chosen(database: Database, names: Sequence[str]) -> list[Queue]:
-    queues = [database.queue(name) for name in names or [*database.queues(), *database.subscriptions()]]
+def _chosen(database: Database, names: Sequence[str]) -> list[Consumer]:
+    queues = [database.consumer(name) for name in names or [*database.queues(), *database.subscriptions()]]
     if names:
         for queue in queues:
             queue.history_bounds()  # raises for a queue without a history

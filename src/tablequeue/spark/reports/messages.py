@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from tablequeue.consumer import Consumer
 from tablequeue.model.message import Message
 from tablequeue.model.pacing import LARGEST
 from tablequeue.queue import Queue
@@ -40,10 +41,10 @@ def finished(history: DataFrame, queue: str) -> DataFrame:
     return _messages(history.where("finished_at is not null"), queue)
 
 
-def live(table: DataFrame, queue: Queue) -> DataFrame:
+def live(table: DataFrame, queue: Consumer) -> DataFrame:
     """Return the live messages of a queue, as the data source reads it, and its lost messages."""
     found = _messages(table, queue.name, finished_at=f.lit(None).cast("timestamp"))
-    if queue.definition.delivery != "at_most_once":
+    if not isinstance(queue, Queue) or queue.definition.delivery != "at_most_once":
         return found
     lost = {message.id for message in queue.lost(LARGEST)}
     rows = [

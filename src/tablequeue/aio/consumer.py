@@ -1,0 +1,453 @@
+"""What async queues and subscriptions have in common: `AsyncConsumer`, its claims, and how all async verbs are called.
+
+Each call runs its synchronous verb in a thread (threads.py has the cost), so that waiting for the database never holds
+up the event loop. With `connection=` it runs on the caller's async driver instead, in SQLAlchemy's `run_sync`.
+
+Over 400 lines, because they are the signatures of one class, verb by verb as in consumer.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial, wraps
+from time import monotonic
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+
+from tablequeue.aio.threads import Threads
+from tablequeue.aio.wait import AsyncWaiter
+from tablequeue.consumer import Consumer
+from tablequeue.errors import BadInput, Empty, TablequeueError
+from tablequeue.model.connection import Connection
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import AttemptError, Claim, checked_claims
+from tablequeue.model.options import AlterOptions
+from tablequeue.model.pacing import Duration, in_seconds
+from tablequeue.model.states import FailedState
+from tablequeue.observe import telemetry
+from tablequeue.topic import Topic
+from tablequeue.verbs import finish
+from tablequeue.verbs.claim import SameGroup, check_prefetch
+from tablequeue.verbs.context import seconds
+from tablequeue.verbs.wait import INFINITE
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Own = TypeVar("Own", bound=Consumer | Topic)
+OwnConsumer = TypeVar("OwnConsumer", bound=Consumer)
+
+
+class AsyncVerbs(Generic[Own]):
+    """The verbs of a queue or a topic, as calls in threads."""
+
+    def __init__(self, own: Own, threads: Threads) -> None:
+        self._own: Own = own
+        self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._own)[1:]}"
+
+    @property
+    def name(self) -> str:
+        return self._own.name
+
+    async def _call(
+        self,
+        run: Callable[[Callable[[], T]], Coroutine[Any, Any, T]],
+        verb: Callable[..., T],
+        *args: Any,
+        connection: Any = None,
+        **options: Any,
+    ) -> T:
+        """The verb in a thread, by `run`; or in the caller's transaction."""
+        if connection is None:
+            return await run(partial(verb, *args, **options))
+        return await self._within(connection, verb, *args, **options)
+
+    @staticmethod
+    async def _within(connection: Any, verb: Callable[..., T], *args: Any, **options: Any) -> T:
+        if not hasattr(connection, "run_sync"):
+            raise BadInput(
+                f"connection is a {type(connection).__name__}.", "Pass a SQLAlchemy AsyncConnection or AsyncSession."
+            )
+        return await connection.run_sync(lambda sync: verb(*args, connection=sync, **options))
+
+
+def same(verb: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Make a verb of an async class of its namesake: the same parameters, types and docstring."""
+
+    @wraps(verb)
+    async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        # By its name: a subscription has a verb of its own for some of a queue's.
+        return await self._call(self._threads.run, getattr(self._own, verb.__name__), *args, **options)
+
+    return awaited
+
+
+def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[AsyncClaim, P], Coroutine[Any, Any, T]]:
+    """Make a verb of `AsyncClaim` of one of `Claim`."""
+
+    @wraps(verb)
+    async def awaited(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
+        queue = self.queue
+        run = queue._threads.run_to_end  # noqa: SLF001  (a claim is a part of its queue)
+        return await queue._call(run, partial(verb, self.claim), *args, **options)  # noqa: SLF001
+
+    return awaited
+
+
+def _cancelled(message: Claim) -> bool:
+    """Whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+    return message.cancelled
+
+
+def _checked(message: AsyncClaim) -> AsyncClaim:
+    (claim,) = checked_claims((message,), AsyncClaim)
+    return claim
+
+
+def _claims(messages: Iterable[AsyncClaim]) -> list[Claim]:
+    return [message.claim for message in checked_claims(messages, AsyncClaim)]
+
+
+class AsyncClaim:
+    """A popped message, with the attributes of `Claim` and its verbs, which are awaited.
+
+    They act only while the claim is held; afterwards they change nothing and raise `LeaseLost`. `connection=` is that
+    of `AsyncConsumer`, and `now=` that of `Consumer`.
+    """
+
+    __slots__ = ("claim", "queue")
+
+    id: int
+    payload: Any
+    headers: dict[str, Any]
+    attempts: int
+    token: str
+    pushed_at: datetime
+    popped_at: datetime
+    lease_until: datetime | None
+    due_at: datetime | None
+    priority: int
+    group: str | None
+    key: str | None
+    errors: tuple[AttemptError, ...]
+
+    def __init__(self, queue: AsyncConsumer[Any], claim: Claim) -> None:
+        self.queue = queue
+        self.claim = claim
+
+    @classmethod
+    def of(cls, queue: AsyncConsumer[Any], id: int, token: str, attempts: int = 0) -> Self:
+        """Make a claim from its id and token alone, to finish it; see `Claim.of`."""
+        return cls(queue, Claim.of(queue._own, id, token, attempts))  # noqa: SLF001
+
+    def __getattr__(self, name: str) -> Any:
+        if name in AsyncClaim.__annotations__:
+            return getattr(self.claim, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.claim)[1:]}"
+
+    complete = _finish(Claim.complete)
+    fail = _finish(Claim.fail)
+    release = _finish(Claim.release)
+    extend = _finish(Claim.extend)
+    cancelled = _finish(_cancelled)
+    raise_if_cancelled = _finish(Claim.raise_if_cancelled)
+
+
+class AsyncConsumer(AsyncVerbs[OwnConsumer]):
+    """`Consumer` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase.consumer`.
+
+    `connection=` takes a SQLAlchemy AsyncConnection or AsyncSession: the verb then acts inside that transaction and
+    never commits it. `now=` and durations are those of `Consumer`.
+
+    A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect. What a
+    pop claims is given back. `complete`, `fail`, `release`, and what a pop completes, are done even if they still
+    waited for a thread.
+    """
+
+    @property
+    def definition(self) -> Definition:
+        return self._own.definition
+
+    @property
+    def table(self) -> str:
+        """The name of its table, which it keeps when it is renamed."""
+        return self._own.context.table.table_name
+
+    # -- consuming -------------------------------------------------------------------------------------------------
+
+    async def pop(
+        self, *, lease: Duration | None = None, completing: AsyncClaim | None = None, now: datetime | None = None
+    ) -> AsyncClaim | None:
+        """Claim the next message under a lease; None if no message is ready.
+
+        lease        seconds, or a timedelta; the lease of the definition if not given.
+        completing   the previous message, to complete; see `Consumer.pop`.
+        """
+        done = () if completing is None else (completing,)
+        claims = await self._pop(1, lease, False, done, None, now)
+        return claims[0] if claims else None
+
+    async def pop_many(
+        self,
+        n: int,
+        *,
+        lease: Duration | None = None,
+        same_group: SameGroup = False,
+        completing: Iterable[AsyncClaim] = (),
+        now: datetime | None = None,
+    ) -> list[AsyncClaim]:
+        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
+
+        lease        seconds, or a timedelta; the lease of the definition if not given.
+        same_group   all of them from one group, which is closed until all are finished; see `Consumer.pop_many`.
+        completing   the previous batch, to complete; see `Consumer.pop_many`.
+        """
+        return await self._pop(n, lease, same_group, completing, None, now)
+
+    async def complete(
+        self,
+        message: AsyncClaim,
+        *,
+        result: Any = None,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        `result` is that of `Consumer.complete`. `LeaseLost`, and no change, if the claim is no longer held.
+        """
+        await _checked(message).complete(result=result, connection=connection, now=now)
+
+    async def complete_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        *,
+        results: Sequence[Any] | None = None,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
+        claims, run = _claims(messages), self._threads.run_to_end
+        await self._call(run, self._own.complete_many, claims, results=results, connection=connection, now=now)
+
+    async def fail(
+        self,
+        message: AsyncClaim,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> FailedState:
+        """Fail the attempt: keep the error, and retry the message later; return its new state. See `Consumer.fail`."""
+        return await _checked(message).fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
+
+    async def fail_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> list[FailedState]:
+        """Fail the attempts of a batch in one round trip; return the new states in the same order.
+
+        `LeaseLost.ids` names the messages that are no longer held. See `Consumer.fail_many`.
+        """
+        claims, run = _claims(messages), self._threads.run_to_end
+        options: dict[str, Any] = {"retry_in": retry_in, "retry": retry, "now": now}
+        return await self._call(run, self._own.fail_many, claims, error, connection=connection, **options)
+
+    async def release(
+        self,
+        message: AsyncClaim,
+        *,
+        delay: Duration = 0,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count."""
+        await _checked(message).release(delay=delay, connection=connection, now=now)
+
+    async def release_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        *,
+        delay: Duration = 0,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
+        claims, run = _claims(messages), self._threads.run_to_end
+        await self._call(run, self._own.release_many, claims, delay=delay, connection=connection, now=now)
+
+    async def extend(
+        self,
+        message: AsyncClaim,
+        lease: Duration | None = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> datetime:
+        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end."""
+        return await _checked(message).extend(lease, connection=connection, now=now)
+
+    async def is_cancelled(self, message: AsyncClaim) -> bool:
+        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+        return await _checked(message).cancelled()
+
+    async def extend_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        lease: Duration | None = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> list[datetime]:
+        """Extend the leases of a batch in one round trip; return their new ends in the same order.
+
+        `LeaseLost.ids` names the messages that are no longer held. See `Consumer.extend_many`.
+        """
+        claims, run = _claims(messages), self._threads.run_to_end
+        return await self._call(run, self._own.extend_many, claims, lease, connection=connection, now=now)
+
+    extend_held = same(Consumer.extend_held)
+
+    @asynccontextmanager
+    async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:
+        """Pop one message for an `async with` block; complete it when the block ends, fail it when the block raises.
+
+        Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
+        with its traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it
+        (where delivery is at most once it fails it too).
+        """
+        with self.waiter() as waiter:
+            batch = await self._next(waiter, 1, lease, wait)
+        # No await from here to the block: a cancellation would strand the message.
+        if not batch:
+            raise Empty(
+                f"No message became ready in {self.name!r} within {in_seconds(wait)} s.", "Wait longer, or push one."
+            )
+        (message,) = batch
+        try:
+            with telemetry.processing(self.name, (message,)):
+                yield message
+        except Exception as error:
+            await message.fail(error)
+            raise
+        except BaseException as interrupt:
+            await self._threads.run_to_end(partial(finish.abandon, self._own.context, (message.claim,), interrupt))
+            raise
+        await message.complete()
+
+    async def consume(
+        self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
+    ) -> AsyncIterator[AsyncClaim]:
+        """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
+
+        Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
+        time. When the iteration is closed, those not yet handed over are released: at once in `contextlib.aclosing`,
+        else when the event loop comes to it.
+        """
+        check_prefetch(self._own.context, prefetch)
+        with self.waiter() as waiter:
+            while batch := await self._next(waiter, prefetch, lease, wait):
+                handed = 0
+                try:
+                    for message in batch:
+                        handed += 1
+                        yield message
+                finally:
+                    if handed < len(batch):
+                        await self.release_many(batch[handed:])
+
+    def waiter(self) -> AsyncWaiter:
+        """Return an `AsyncWaiter`, which waits for messages between the pops of a loop of your own.
+
+        Make it in the event loop that waits, and use it in a `with` block. It occupies no thread while it sleeps.
+        """
+        return AsyncWaiter(self._own, self._threads)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    peek = same(Consumer.peek)
+    find = same(Consumer.find)
+    stats = same(Consumer.stats)
+    history = same(Consumer.history)
+    history_bounds = same(Consumer.history_bounds)
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    cancel = same(Consumer.cancel)  # a function that chooses is called in the thread
+    reschedule = same(Consumer.reschedule)
+
+    # -- controlling -----------------------------------------------------------------------------------------------
+
+    async def alter(self, **options: Unpack[AlterOptions]) -> None:
+        """Change options of the queue. See `Consumer.alter`."""
+        await self._threads.run(partial(self._own.alter, **options))
+
+    pause = same(Consumer.pause)
+    resume = same(Consumer.resume)
+
+    # -- keeping ---------------------------------------------------------------------------------------------------
+
+    dead = same(Consumer.dead)
+    redrive = same(Consumer.redrive)  # a function that chooses is called in the thread
+
+    purge_dead = same(Consumer.purge_dead)
+    purge_history = same(Consumer.purge_history)
+    purge = same(Consumer.purge)
+    drop = same(Consumer.drop)
+
+    # -- private ---------------------------------------------------------------------------------------------------
+
+    async def _pop(
+        self,
+        n: int,
+        lease: Duration | None,
+        same_group: SameGroup,
+        completing: Iterable[AsyncClaim],
+        connection: Connection | None,
+        now: datetime | None,
+    ) -> list[AsyncClaim]:
+        done = _claims(completing)
+        run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
+        pop: Callable[..., list[Claim]] = self._own.pop_many
+        options: dict[str, Any] = {"lease": lease, "same_group": same_group, "completing": done, "now": now}
+        return [AsyncClaim(self, claim) for claim in await self._call(run, pop, n, connection=connection, **options)]
+
+    async def _next(
+        self, waiter: AsyncWaiter, n: int, lease: Duration | None, wait: Duration | None
+    ) -> list[AsyncClaim]:
+        """Pop up to `n` messages as soon as there are any; none after `wait`."""
+        limit = INFINITE if wait is None else seconds(wait, "wait")
+        idle_since = monotonic()
+        while not (batch := await self.pop_many(n, lease=lease)):
+            left = limit - (monotonic() - idle_since)
+            if left <= 0:
+                return []
+            await waiter.wait(left)
+        waiter.found()
+        return batch
+
+    def _put_back(self, popped: Future[list[Claim]]) -> None:
+        try:
+            finish.abandon(self._own.context, popped.result(), asyncio.CancelledError())
+        except TablequeueError:
+            # No task is left to raise it in. The pop failed, or the release did, and the lease ends by itself.
+            return
+
+
+__all__ = ["AsyncClaim", "AsyncConsumer", "AsyncVerbs", "same"]

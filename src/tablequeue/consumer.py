@@ -1,0 +1,500 @@
+"""What queues and subscriptions have in common: the verbs that consume, look, change and keep, in reading order.
+
+Over 400 lines, because they are the signatures and docstrings of one class. What the verbs do is in `verbs/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from time import monotonic
+from typing import Any, Unpack
+
+from tablequeue.errors import BadPayload, Empty
+from tablequeue.model.connection import Connection
+from tablequeue.model.definition import Definition
+from tablequeue.model.message import PAYLOAD, Claim, Message, checked_claims
+from tablequeue.model.options import AlterOptions
+from tablequeue.model.pacing import Duration, in_seconds
+from tablequeue.model.states import WAITING_STATES, FailedState, LiveState
+from tablequeue.observe import telemetry
+from tablequeue.verbs import (
+    alter,
+    cancel,
+    catalogue,
+    claim,
+    control,
+    finish,
+    inspect,
+    maintain,
+    reschedule,
+    stats,
+    unreadable,
+)
+from tablequeue.verbs.cancel import Cancellation, Chosen
+from tablequeue.verbs.claim import SameGroup
+from tablequeue.verbs.complete_and_claim import complete_and_claim
+from tablequeue.verbs.context import Context, seconds
+from tablequeue.verbs.maintain import Which
+from tablequeue.verbs.stats import Stats
+from tablequeue.verbs.wait import INFINITE, Waiter
+
+
+class Consumer:
+    """What a `Queue` and a `Subscription` have in common: messages are claimed, finished, looked at and kept.
+
+    Made by `Database.consumer`, by the name of either. What many verbs have in common:
+
+    connection=   the transaction to act in: a SQLAlchemy Connection or Session, or a DB-API connection. The verb never
+                  commits it. None: a transaction of the verb's own, which is committed when the verb returns.
+    now=          an aware datetime to use instead of the database's clock: leases, delays and ages count from it, and
+                  it is stored as the time of the event. Use it in tests, and for messages that keep the times of
+                  another system. None: the database's clock, which is the same for all processes.
+    durations     (`delay=`, `lease=`, `wait=`, `retry_in=`, `older_than=`, `window=`): seconds or a timedelta, from 0
+                  to 100 years.
+
+    Every refusal is a `TablequeueError`. An argument that cannot be used is refused with `BadInput`, and nothing is
+    changed.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        """What the library's own rooms work with beside the verbs; see verbs/context.py."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.context.table.name
+
+    @property
+    def definition(self) -> Definition:
+        return self.context.table.definition
+
+    # -- consuming -----------------------------------------------------------------------------------------------------
+
+    def pop(
+        self,
+        *,
+        lease: Duration | None = None,
+        completing: Claim | None = None,
+        now: datetime | None = None,
+    ) -> Claim | None:
+        """Claim the next message under a lease; None if no message is ready.
+
+        No other consumer gets the message while the lease holds. If this process dies, the message becomes ready again
+        when the lease ends. In a queue that delivers at most once it is never redelivered, and `lost` finds it.
+
+        lease        seconds, or a timedelta; the queue's lease if not given.
+        completing   the previous message: complete it in the same transaction, which takes half the time of two calls.
+                     If its claim is not held, `LeaseLost`, and nothing is claimed.
+        now          see `Consumer`.
+        """
+        done = () if completing is None else (completing,)
+        messages = self.pop_many(1, lease=lease, completing=done, now=now)
+        return messages[0] if messages else None
+
+    def pop_many(
+        self,
+        n: int,
+        *,
+        lease: Duration | None = None,
+        same_group: SameGroup = False,
+        completing: Iterable[Claim] = (),
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
+
+        lease        seconds, or a timedelta; the queue's lease if not given.
+        same_group   in a queue with ordered groups: all of them from one group, in its order. The group is closed until
+                     each of them is completed, failed or released, or its lease is over. One that is to be tried again
+                     comes before those behind it. "open": the group is closed only behind the messages in progress,
+                     as in SQS, so one that is to be tried again may be in progress beside later ones.
+        completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
+                     are completed, and nothing is claimed.
+        """
+        return self._pop(n, lease, same_group, completing, None, now)
+
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Connection | None = None, now: datetime | None = None
+    ) -> None:
+        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
+
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
+        finish.complete(self.context, (message,), now, connection, None if result is None else (result,))
+
+    def complete_many(
+        self,
+        messages: Iterable[Claim],
+        *,
+        results: Sequence[Any] | None = None,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Complete all messages of a batch in one round trip.
+
+        results   in a queue with `results`: a JSON value for each message, aligned with them. None: no result.
+
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
+        """
+        finish.complete(self.context, messages, now, connection, results)
+
+    def fail(
+        self,
+        message: Claim,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> FailedState:
+        """Fail the attempt: keep the error, and retry the message later.
+
+        error      a string, or an exception whose traceback is kept; see `Claim.fail`.
+        retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
+        retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
+        connection, now   see `Consumer`.
+
+        Returns the new state of the message: `scheduled`, `ready` or `dead`; `cancelled` if it was cancelled meanwhile;
+        `lost` where delivery is at most once.
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
+        (state,) = finish.fail(self.context, (message,), error, retry_in, retry, now, connection)
+        return state
+
+    def fail_many(
+        self,
+        messages: Iterable[Claim],
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> list[FailedState]:
+        """Fail the attempts of a batch in one round trip, as `fail` does; return the new states in the same order.
+
+        Without `retry_in` each message waits by its own attempts; messages of a range of a subscription wait together.
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have failed.
+        """
+        return finish.fail(self.context, messages, error, retry_in, retry, now, connection)
+
+    def release(
+        self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
+    ) -> None:
+        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count.
+
+        `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
+        """
+        finish.release(self.context, (message,), delay, now, connection)
+
+    def release_many(
+        self,
+        messages: Iterable[Claim],
+        *,
+        delay: Duration = 0,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
+        finish.release(self.context, messages, delay, now, connection)
+
+    def extend(
+        self,
+        message: Claim,
+        lease: Duration | None = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> datetime:
+        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
+
+        The lease of the queue if none is given. `LeaseLost`, and no change, if the claim is no longer held.
+        `BadInput` where delivery is at most once.
+        """
+        (end,) = finish.extend(self.context, (message,), lease, now, connection)
+        return end
+
+    def extend_many(
+        self,
+        messages: Iterable[Claim],
+        lease: Duration | None = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> list[datetime]:
+        """Extend the leases of a batch in one round trip, as `extend` does; return their new ends in the same order.
+
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
+        """
+        return finish.extend(self.context, messages, lease, now, connection)
+
+    def extend_held(self, id: int, lease: Duration, *, now: datetime | None = None) -> bool:
+        """Have the lease on a message in progress, whoever holds it, end `lease` seconds from now; 0 ends it.
+
+        For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
+        finished. False, and no change, if the message is not in progress. In a subscription: of detached messages.
+        """
+        return finish.extend_held(self.context, id, lease, now)
+
+    def is_cancelled(self, message: Claim) -> bool:
+        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+        return bool(cancel.told(self.context, [message.id]))
+
+    @contextmanager
+    def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
+        """Pop one message for a `with` block; complete it when the block ends, fail it when the block raises.
+
+        Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
+        with its traceback and goes on to the caller; KeyboardInterrupt and SystemExit release the message instead
+        (where delivery is at most once they fail it too).
+        """
+        message = next(self.consume(wait=wait, lease=lease), None)
+        if message is None:
+            raise Empty(
+                f"No message became ready in {self.name!r} within {in_seconds(wait)} s.", "Wait longer, or push one."
+            )
+        try:
+            with telemetry.processing(self.name, (message,)):
+                yield message
+        except Exception as error:
+            message.fail(error)
+            raise
+        except BaseException as interrupt:
+            finish.abandon(self.context, (message,), interrupt)
+            raise
+        message.complete()
+
+    def consume(
+        self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
+    ) -> Iterator[Claim]:
+        """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
+
+        Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
+        time. When the iteration is closed, those not yet handed over are released.
+        """
+        limit = INFINITE if wait is None else seconds(wait, "wait")
+        claim.check_prefetch(self.context, prefetch)
+        idle_since = monotonic()
+        with self.waiter() as waiter:
+            while True:
+                if batch := self.pop_many(prefetch, lease=lease):
+                    waiter.found()
+                    yield from self._hand_over(batch)
+                    idle_since = monotonic()
+                    continue
+                left = limit - (monotonic() - idle_since)
+                if left <= 0:
+                    return
+                waiter.wait(left)
+
+    def waiter(self, longest_pause: Duration | None = None, on_push: Callable[[], None] | None = None) -> Waiter:
+        """Return a `Waiter`, which waits for messages between the pops of a loop of your own, as `consume` does.
+
+        longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
+        on_push         what the notifier calls, in its own thread, when there may be a message.
+        """
+        return Waiter(self.context, longest_pause, on_push)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def peek(self, limit: int = 10, *, state: LiveState = "ready", after: int = 0) -> list[Message]:
+        """Return the first messages in a state (ready, scheduled, in_progress, dead, blocked) with ids above `after`.
+
+        By id, whatever the order of the queue. None of them is claimed.
+        """
+        return inspect.peek(self.context, limit, state, after)
+
+    def find(self, id: int) -> Message | None:
+        """Return the message with that id, from the queue or from its history; None if neither has it.
+
+        In the history its `state` is `finished`; that of a message delivered at most once and not completed is
+        `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if its
+        retention is over. Two reads that lock nothing. A message that is finished between them is found.
+        """
+        return inspect.find(self.context, id)
+
+    def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
+        """Count the messages in each state, and measure the age of the oldest ready one.
+
+        With `window` (1 second at least), also what was pushed and finished in that time: by which producers and
+        consumers, at which rates, with which wait and run times. The last 50,000 messages count, if there were more.
+        From 100,000 finished messages on their number is an estimate. `Stats.estimated` names what is not exact. Each
+        number is a read of its own from an index, and locks nothing.
+        """
+        return stats.stats(self.context, window, now)
+
+    def history(self, limit: int = 100, *, after: int | None = None) -> list[Message]:
+        """Return the messages that left the queue, highest id first: the first `limit` of them, or those after `after`.
+
+        after   the id of the last message of the page before: the next one has the ids below it.
+
+        `BadInput` if the queue keeps none.
+        """
+        return inspect.history(self.context, limit, after)
+
+    def history_bounds(self) -> tuple[int, int] | None:
+        """Return the lowest and the highest id in the history; None if it is empty."""
+        return inspect.history_bounds(self.context)
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+
+    def cancel(
+        self, which: Chosen, *, connection: Connection | None = None, now: datetime | None = None
+    ) -> Cancellation:
+        """Cancel messages: those that wait are gone, those in progress are told to stop. Return which were which.
+
+        which   the id of a message, several ids, or a function of a `Message` that is true for those to cancel.
+        connection, now   see `Consumer`.
+
+        A message that waits, or is a dead letter, moves to the history as `cancelled`; it is deleted if the queue keeps
+        none. Its key is free, and its group goes on. The consumer of a message in progress sees `Claim.cancelled`. Such
+        a message is not retried: if it fails, is released, or loses its lease, it ends as `cancelled`. If its consumer
+        completes it, it is completed.
+
+        Ids are cancelled in one transaction, all or none. A function is asked for each message, and those that it
+        chooses are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be told.
+        Of a subscription only detached messages can be cancelled: `BadInput` for the ids of others.
+        """
+        return cancel.cancel(self.context, which, now, connection)
+
+    def reschedule(
+        self,
+        id: int,
+        *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Change when a message that waits becomes ready, or its priority, or both.
+
+        delay, due   when it becomes ready: after `delay` (seconds, or a timedelta), or at `due` (an aware datetime).
+        priority     in a queue of the order `priority`: its new priority.
+        connection, now   see `Consumer`.
+
+        What is not given stays. Waiting consumers look again. A message behind another one of its group stays behind
+        it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or if there is none.
+        """
+        reschedule.reschedule(self.context, id, delay, due, priority, now, connection)
+
+    # -- controlling ---------------------------------------------------------------------------------------------------
+
+    def alter(self, **options: Unpack[AlterOptions]) -> None:
+        """Change options of the queue: those of `create_queue` that are not a part of its tables.
+
+        They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
+        `key_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and None
+        removes one. Other options stay as they are. It holds
+        at once in this process, and within a second in every other one that uses the queue; for messages there and to
+        come. A lease that runs stays as long as it was given. Messages in progress count for a limit. Stored procedures
+        that are there are made again.
+
+        `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
+        a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
+        or `rate` waits for claims in transactions of callers.
+        """
+        self.context.become(alter.alter(self.context.runner, self.context.table, options))
+
+    def pause(self, until: datetime | Duration | None = None, *, connection: Connection | None = None) -> None:
+        """Hand out no message until `until`: an aware time, or a time from now; None: until `resume`. Pushes go on.
+
+        It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
+        procedures. Messages in progress can be finished. `stats` shows the pause. Idempotent; the last time wins.
+        """
+        control.pause(self.context, until, connection)
+
+    def resume(self, *, connection: Connection | None = None) -> None:
+        """End the pause, if there is one. Consumers that wait notice within half a second."""
+        control.resume(self.context, connection)
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
+
+    def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
+        """Return the first dead letters with ids above `after`, by id, each with every error."""
+        return inspect.peek(self.context, limit, "dead", after)
+
+    def redrive(self, which: Which, *, now: datetime | None = None) -> int:
+        """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
+
+        Dead letters in another queue (`dead_letter_to`) move back, with new ids. In that queue itself, those that wait
+        there move back to where they came from. One whose key another message has by now stays where it is.
+
+        which   their ids, a function of a `Message` that is true for them, or `tablequeue.ALL`. Of messages that moved
+                to another queue: the ids that they had here.
+        """
+        return maintain.redrive(self.context, which, now)
+
+    def purge_dead(self, which: Which) -> int:
+        """Delete dead letters, chosen as in `redrive`, and return how many."""
+        return maintain.purge_dead(self.context, which)
+
+    def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
+        """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
+        return maintain.purge_history(self.context, older_than, now)
+
+    def purge(self) -> int:
+        """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
+
+        Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
+        """
+        return maintain.purge(self.context, WAITING_STATES)
+
+    def drop(self) -> None:
+        """Drop the queue, its messages and its history, also while it is in use."""
+        catalogue.drop(self.context)
+
+    # -- private -------------------------------------------------------------------------------------------------------
+
+    def _pop(
+        self,
+        n: int,
+        lease: Duration | None,
+        same_group: SameGroup,
+        completing: Iterable[Claim],
+        connection: Connection | None,
+        now: datetime | None,
+    ) -> list[Claim]:
+        done = checked_claims(completing, Claim)
+        while True:
+            if done:
+                token, rows = complete_and_claim(self.context, done, n, lease, now, connection, same_group)
+            else:
+                token, rows = claim.claim(self.context, n, lease, now, connection, same_group)
+            claims = self._claims(token, rows, now, connection)
+            if claims or not rows:
+                return claims
+            done = ()  # none of the claimed payloads can be read, and more messages may be ready
+
+    def _claims(
+        self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Connection | None
+    ) -> list[Claim]:
+        """Return claims on the rows whose payloads can be read; each of the others becomes a dead letter."""
+        load = self.context.codec.load
+        try:
+            return [Claim(self, row, load(row[PAYLOAD]), token) for row in rows]
+        except BadPayload:
+            return [
+                Claim(self, row, payload, token)
+                for row, payload in unreadable.readable(self.context, token, rows, now, connection)
+            ]
+
+    def _hand_over(self, batch: list[Claim]) -> Iterator[Claim]:
+        handed = 0
+        try:
+            for message in batch:
+                handed += 1
+                yield message
+        finally:
+            if handed < len(batch):
+                self.release_many(batch[handed:])
+
+
+__all__ = ["Consumer"]
