@@ -124,6 +124,8 @@ class Life:
                 self.done[name].update(claim.payload for claim in some if claim.id not in error.ids)
             except (ConnectionLost, Unreachable):
                 self.doubtful[name].update(claim.payload for claim in some)
+                if self.over.is_set() and not last:  # a server that did not come back has failed the test
+                    return
                 self.up.wait()
 
 
