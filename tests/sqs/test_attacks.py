@@ -24,7 +24,7 @@ from tablequeue import Database, connect
 from tablequeue.http import server as http_server
 from tablequeue.sqs import server
 from tablequeue.sqs.app import SqsApp
-from tests.sqs.support import client
+from tests.sqs.support import client, serving
 from tests.sqs.test_endpoint import asked
 from tests.sqs.test_messages import fifo, received, refused
 
@@ -320,6 +320,47 @@ def test_a_mutant_that_keeps_what_was_not_read_is_detected(
         connection.recv(1, socket.MSG_PEEK)
     with pytest.raises(AssertionError, match="held for nobody"):
         none_held(held, within=0.5)
+
+
+def received_at_last(sqs: Any, address: str, queue_url: str, head: str, n: int) -> None:
+    """Receive `n` messages, each by a connection of its own that the server closes."""
+    for _ in range(n):
+        sqs.send_message(QueueUrl=queue_url, MessageBody="x")
+    asked = request("ReceiveMessage", {"QueueUrl": queue_url, "VisibilityTimeout": 3600})
+    for _ in range(n):
+        with connected(address) as connection:
+            connection.sendall(asked.replace(b" HTTP/1.1\r\n", head.encode()))
+            assert b"ReceiptHandle" in all_of(connection)
+
+
+@pytest.mark.parametrize("head", [" HTTP/1.1\r\nConnection: close\r\n", " HTTP/1.0\r\n"], ids=["close", "1.0"])
+def test_what_is_received_by_a_connection_for_one_request_is_held(
+    sqs: Any, address: str, queue_url: str, held: Held, head: str
+) -> None:
+    received_at_last(sqs, address, queue_url, head, 10)
+    assert held() == 10
+
+
+def test_a_mutant_that_takes_its_own_close_for_the_clients_is_detected(
+    sqs: Any, address: str, queue_url: str, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(self: Any, exc: Exception | None) -> None:
+        http_server.Connection.connection_lost(self, exc)
+        if self._unread is not None:
+            self._unread()
+
+    monkeypatch.setattr(server.Connection, "connection_lost", lost)
+    received_at_last(sqs, address, queue_url, " HTTP/1.1\r\nConnection: close\r\n", 10)
+    assert held() < 10
+
+
+def test_the_end_of_the_server_gives_back_nothing_that_was_read(db: Database, endpoint: SqsApp) -> None:
+    with serving(endpoint) as url:
+        sqs = client(url)
+        queue_url = sqs.create_queue(QueueName="orders")["QueueUrl"]
+        sqs.send_message(QueueUrl=queue_url, MessageBody="x")
+        assert received(sqs, queue_url, VisibilityTimeout=3600)
+    assert db.queue("orders").stats().in_progress == 1
 
 
 def test_a_large_answer_that_nobody_reads_gives_the_messages_back(

@@ -34,6 +34,8 @@ class Connection(http_server.Connection):
         self._unread: Callable[[], None] | None = None
         """What to do if the client has not read the last answer."""
         self._answered = 0.0
+        self._ended = False
+        """Whether the client has closed the connection, or is cut off because it takes too long."""
         super().connection_made(transport)
 
     def on_message_begin(self) -> None:
@@ -42,18 +44,23 @@ class Connection(http_server.Connection):
         self.scope["extensions"] = {UNREAD: {"call": self._if_unread}}
 
     def eof_received(self) -> None:
+        self._ended = True
         if self._has_all():
             self._unread = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._unread is not None and self.loop.time() - self._answered < UNREAD_WITHIN:
+        # What is closed here, after `Connection: close` or at the end of the server, says nothing of the client.
+        broken = exc is not None or self._ended
+        if broken and self._unread is not None and self.loop.time() - self._answered < UNREAD_WITHIN:
             self._unread()
 
     def is_overdue(self, now: float) -> bool:
         if self.transport.get_write_buffer_size() > 0:
             self._answered = now
-        return super().is_overdue(now)
+        overdue = super().is_overdue(now)
+        self._ended |= overdue
+        return overdue
 
     def _if_unread(self, call: Callable[[], None]) -> None:
         if self not in self.connections:  # it went just before
