@@ -6,8 +6,11 @@ Sixteen processes of boto3 on loopback send ten messages per request, and then r
 Beside them: the same clients against moto's server, which keeps messages in memory, and the verbs of Python one by one
 in one process. The environment variable TABLEQUEUE_BENCH_MOTO names a virtual environment with `moto[server,sqs]`. One
 client drains two FIFO queues in turns: with a long and a short backlog, and with one group and many. The processor time
-of the endpoint comes from /proc, so these parts need Linux: with long polls, and of one client with one message per
-request.
+of the endpoint comes from /proc, so these parts need Linux: with long polls, of one client with one message per
+request, and of all clients with one message per request at one process and at two.
+
+Where the clients and the database need the same cores, the rate at two processes is that of the cores. So what two
+processes do is counted per processor time of the endpoint: it is twice what one does, less what a request costs more.
 """
 
 from __future__ import annotations
@@ -49,8 +52,8 @@ IN_ONE, SINGLE, SINGLE_FULL = 20_000, 300, 3_000
 POLLS, SECONDS, SECONDS_FULL = 500, 3, 15
 MOTO = "TABLEQUEUE_BENCH_MOTO"
 # The aims: over moto's server, over the verbs of Python, of the long backlog over the short one, of one group over
-# many, % of a core, and milliseconds of a core for a request.
-OVER_MOTO, OVER_PYTHON, OVER_SHORT, OVER_MANY, CORE, REQUEST = 3, 0.5, 0.9, 0.7, 5, 0.4
+# many, % of a core, milliseconds of a core for a request, and of two processes over one.
+OVER_MOTO, OVER_PYTHON, OVER_SHORT, OVER_MANY, CORE, REQUEST, OVER_ONE = 3, 0.5, 0.9, 0.7, 5, 0.4, 1.7
 CONDITIONS = (
     f"{CLIENTS} processes of boto3 on loopback, {BATCH} messages of 100 bytes per request. Every commit of tablequeue "
     "is flushed; moto's server keeps everything in memory, and delivers some messages twice."
@@ -94,6 +97,15 @@ def drain(url: str, queue: str, most: int) -> list[str]:
     return bodies
 
 
+def one_by_one(url: str, queue: str, messages: int) -> None:
+    """Send, receive and delete so many messages, with a request each."""
+    sqs = client(url)
+    for n in range(messages):
+        sqs.send_message(QueueUrl=queue, MessageBody=f"{BODY}{n:07}")
+        for message in sqs.receive_message(QueueUrl=queue).get("Messages", []):
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+
+
 @contextmanager
 def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(command, text=True, **options) as process:
@@ -104,9 +116,10 @@ def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str
 
 
 @contextmanager
-def endpoint(url: str) -> Iterator[tuple[str, int]]:
-    """Yield the URL and the process id of an endpoint for a database."""
+def endpoint(url: str, processes: int = 1) -> Iterator[tuple[str, int]]:
+    """Yield the URL and the process id of an endpoint for a database; of several processes that of their parent."""
     command = [sys.executable, "-m", "tablequeue", "--url", url, "sqs", "--json", "--port", "0"]
+    command += ["--processes", str(processes)]
     with running(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())["url"], process.pid
@@ -226,17 +239,31 @@ def fifo(engine: str, ours: str, db: tablequeue.Database, long: int, drained: in
 
 def single(engine: str, ours: str, pid: int, messages: int, repeats: int) -> Figure:
     """Measure the processor time of the endpoint for a request about one message."""
-    sqs = client(ours)
-    queue = sqs.create_queue(QueueName="single")["QueueUrl"]
+    queue = client(ours).create_queue(QueueName="single")["QueueUrl"]
     times = []
     for _ in range(repeats):
         before = _processor_time(pid)
-        for n in range(messages):
-            sqs.send_message(QueueUrl=queue, MessageBody=f"{BODY}{n:07}")
-            (message,) = sqs.receive_message(QueueUrl=queue)["Messages"]
-            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+        one_by_one(ours, queue, messages)
         times.append(1000 * (_processor_time(pid) - before) / (3 * messages))
     return Figure(LABELS[engine], "processor time of a request, one message each", OURS, "ms", times, REQUEST)
+
+
+def processes(engine: str, url: str, messages: int, repeats: int) -> Figure:
+    """Measure what two processes do per processor time of theirs, over what one does."""
+    with endpoint(url) as one, endpoint(url, 2) as two, _processes.Pool(CLIENTS) as pool:
+
+        def used(ours: str, pid: int) -> float:
+            pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+            queue = client(ours).create_queue(QueueName="single")["QueueUrl"]
+            pool.starmap(connect, [([ours],)] * CLIENTS, 1)
+            before = sum(map(_processor_time, pids))
+            pool.starmap(one_by_one, [(ours, queue, messages // CLIENTS)] * CLIENTS, 1)
+            return sum(map(_processor_time, pids)) - before
+
+        works = {"one": lambda: used(*one), "two": lambda: used(*two)}
+        found = interleaved(works, repeats, f"{engine}: processes")
+    ratios = [2 * once / twice for once, twice in zip(found["one"], found["two"], strict=True)]
+    return Figure(LABELS[engine], "two processes / one, per processor time", OURS, "ratio", ratios, OVER_ONE)
 
 
 async def polled(ours: str, pid: int, seconds: float) -> float:
@@ -285,6 +312,7 @@ def main() -> None:
             sizes = (LONG_FULL, DRAINED_FULL) if full else (LONG, DRAINED)
             figures += fifo(engine, ours, db, *sizes, arguments.repeats)
             figures.append(single(engine, ours, pid, SINGLE_FULL if full else SINGLE, arguments.repeats))
+            figures.append(processes(engine, url, SINGLE_FULL if full else SINGLE, arguments.repeats))
             used = asyncio.run(polled(ours, pid, SECONDS_FULL if full else SECONDS))
             figures.append(Figure(LABELS[engine], f"{POLLS} long polls", OURS, "% of a core", [used], CORE))
     save("sqs", "The SQS endpoint", CONDITIONS, figures, keep=full)
