@@ -6,8 +6,9 @@ import os
 import secrets
 import signal
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from tablequeue import Database
 from tests import mariadb, mssql
 from tests.embedded import embedded_bin
+from tests.sendable import sendable
 from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postgresql_bin, private_postgresql
 
 # A program in the background of a shell ignores Ctrl-C, and so would the programs that the tests start and interrupt.
@@ -70,6 +72,20 @@ def _needs_server(item: pytest.Item) -> bool:
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     kinds = [one for each in given for one in (each if isinstance(each, tuple) else [each]) if isinstance(one, Kind)]
     return any(kind.needs_server for kind in kinds) or not SERVERS.isdisjoint(item.fixturenames)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    """A report that xdist cannot send would end its whole process, and nobody would see which test failed of what."""
+    return sendable((yield))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_warning_recorded(warning_message: warnings.WarningMessage) -> None:
+    """The same for a warning."""
+    text = str(warning_message.message)
+    if sendable(text) != text:
+        warning_message.message = UserWarning(sendable(text))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
