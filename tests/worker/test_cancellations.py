@@ -130,6 +130,28 @@ def test_a_call_that_is_about_to_begin_is_interrupted_later(
     assert states(cancelled_while(db, queue, handlers.never_end, timeout=PATIENCE)) == [("cancelled", 1, True)]
 
 
+def test_an_interrupt_at_the_end_of_a_call_leaves_no_time_limit_behind(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the thread would be interrupted later, in the next call, or while it waits for one."""
+    end, limits = TimeLimit.end, list[TimeLimit]()
+
+    def arrive(limit: TimeLimit) -> None:
+        limits.append(limit)
+        if len(limits) == 1:
+            raise Cancelled
+        end(limit)
+
+    monkeypatch.setattr(TimeLimit, "end", arrive)
+    owner: Any = None
+    pool = ThreadPool(Handler("work", handlers.never_end, timeout=PATIENCE), owner)
+    with pytest.raises(Cancelled), pool._limited(Assignment([], 0, 0)):
+        pass
+    (limit,) = {*limits}
+    assert limit._timer.finished.is_set()
+    assert limit._ended
+
+
 def test_a_process_is_interrupted(db: Database, queue: Queue) -> None:
     done = cancelled_while(db, queue, handlers.never_end, processes=True)
     assert states(done) == [("cancelled", 1, True)]

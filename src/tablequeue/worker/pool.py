@@ -281,11 +281,13 @@ class ThreadPool(Pool):
         if self.handler.timeout is None:
             yield
             return
+        limit = TimeLimit(self.handler.timeout)
         try:
-            with TimeLimit(self.handler.timeout) as self._limits[assignment]:
+            with limit as self._limits[assignment]:
                 yield
         finally:
             del self._limits[assignment]
+            limit.end()  # again: an interrupt may have arrived at the beginning of the first
 
 
 class TimeLimit:
@@ -306,13 +308,17 @@ class TimeLimit:
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
+        self.end()
+        if self._expired and kind is None:
+            raise TimedOut
+
+    def end(self) -> None:
+        """Interrupt the thread no more: it goes on with something else. May be repeated."""
         with self._lock:
             self._ended = True
         self._timer.cancel()
         # An interrupt that is on its way arrives before this line, or never.
         ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, None)
-        if self._expired and kind is None:
-            raise TimedOut
 
     def interrupt(self, error: type[BaseException]) -> None:
         with self._lock:
