@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from tablequeue import Database, Finding, Queue
+from tablequeue import Database, Finding, Queue, Rate
 from tablequeue.cli import main
 from tablequeue.errors import NoRights, QueueNotFound
 from tests.servers import Kind, Place, only
@@ -73,6 +73,18 @@ def test_a_queue_of_another_version_does_not_hide_the_others(db: Database, place
     place.execute(f"update {catalogue} set schema_version = 1 where name = 'old'")  # noqa: S608 (our own words)
     assert "tablequeue upgrade" in words(db.doctor(), "old")
     assert words(db.doctor()) == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"groups": "fair", "per_group": 1, "group_rate": Rate(10), "rate": Rate(10), "concurrency": 5},
+        {"groups": True, "expires": 60, "key_for": 60, "results": True},
+    ],
+)
+def test_no_index_is_missing_where_none_is(db: Database, options: dict[str, Any]) -> None:
+    db.create_queue("work", **options)
+    assert "index" not in words(db.doctor())
 
 
 @pytest.mark.parametrize("index", ["ready", "finished"])

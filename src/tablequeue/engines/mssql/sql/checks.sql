@@ -52,11 +52,11 @@ set language us_english;
 set deadlock_priority low;
 
 -- name: indexes
--- The indexes of the queue, its history and its ranges that can be used. Locks: none.
+-- The indexes of the queue, its history, its ranges and its other tables that can be used. Locks: none.
 select name
 from sys.indexes
 where object_id in (object_id(N'{queue}'), object_id(N'{history}'), object_id(N'{turns}'), object_id(N'{ranges}'),
-    object_id(N'{keys}'))
+    object_id(N'{keys}'), object_id(N'{group_rates}'))
     and is_disabled = 0 and name is not null;
 
 -- name: read_clock

@@ -1,12 +1,12 @@
 -- Checks of `doctor`, and the state of the database and of connections.
 
 -- name: indexes
--- The indexes of the queue, its history and its ranges. Locks: none.
+-- The indexes of the queue, its history, its ranges and its other tables. Locks: none.
 select distinct index_name
 from information_schema.statistics
 where table_schema = {database}
     and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges', '{table}__runs',
-        '{table}__keys');
+        '{table}__keys', '{table}__group_rates');
 
 -- name: read_clock
 -- The database's clock. Locks: none.

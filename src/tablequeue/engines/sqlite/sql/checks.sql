@@ -1,8 +1,8 @@
 -- Checks of `doctor`, and the state of the database and of connections.
 
 -- name: indexes
--- The indexes of the queue, its history and its ranges. Locks: none.
-select name from sqlite_schema where type = 'index' and tbl_name in ('{queue}', '{history}', '{ranges}', '{keys}');
+-- The indexes of the queue, its history, its ranges and its other tables. Locks: none.
+select name from sqlite_schema where type = 'index' and tbl_name in ('{queue}', '{history}', '{ranges}', '{keys}', '{group_rates}');
 
 -- name: read_clock
 -- The database's clock. Locks: none.
