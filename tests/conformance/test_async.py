@@ -11,6 +11,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import aclosing
 from functools import partial, wraps
 from typing import Any
@@ -596,6 +597,37 @@ async def test_closing_waits_for_what_runs_and_is_not_the_end(queue: Queue, behi
     await closing
     assert await popping is not None
     assert await work.pop() is not None
+
+
+def test_the_event_loop_does_not_wait_for_an_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call may end in the moment in which its task is cancelled, before `undo` waits for that."""
+    undone: list[int] = []
+    ended, threads = threading.Event(), Threads(2)
+
+    class Late(Future[None]):
+        def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
+            if fn.__module__ == Threads.__module__:
+                self.set_result(None)
+            super().add_done_callback(fn)
+
+    def undo(future: Future[None]) -> None:
+        undone.append(threading.get_ident())
+        ended.set()
+
+    async def cancelled() -> None:
+        late = Late()
+        late.set_running_or_notify_cancel()
+        submit = threads._pool.submit
+        monkeypatch.setattr(threads._pool, "submit", lambda call, *of: submit(call, *of) if of else late)
+        task = asyncio.ensure_future(threads.run_or_undo(lambda: None, undo, to_end=False))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert ended.wait(PATIENCE)
+    assert undone != [threading.get_ident()]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

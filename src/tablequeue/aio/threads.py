@@ -13,6 +13,7 @@ import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import get_ident
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -60,10 +61,9 @@ class Threads:
                 if not to_end:
                     raise
                 future = self._pool.submit(call)
-            if future.done():  # a callback would run in this thread, which is that of the event loop
-                self._pool.submit(undo, future)
-            else:
-                future.add_done_callback(undo)
+            loop = get_ident()
+            # The callback runs in this thread if the call has ended meanwhile: the event loop must not wait for `undo`.
+            future.add_done_callback(lambda done: self._pool.submit(undo, done) if get_ident() == loop else undo(done))
             raise
 
     def close(self) -> None:
