@@ -99,13 +99,15 @@ def fifth(place: Place, kind: Kind) -> Place:
     return filled(place, kind, 5)
 
 
-def filled(place: Place, kind: Kind, version: int) -> Place:
+def filled(place: Place, kind: Kind, version: int, **renamed: str) -> Place:
     script = FIXTURES / f"schema_{version}.{kind.name}.sql"
     if not script.exists():
         pytest.skip("this engine was not there at that version")
     text = script.read_text("utf-8")
     if place.schema:
         text = re.sub(r"\bfirst(?=[.;])", place.schema, text)
+    for old, new in renamed.items():
+        text = text.replace(old, new)
     place.run_script(text)
     return place
 
@@ -236,21 +238,36 @@ def test_a_neighbour_of_an_old_queue_survives_it(third: Place) -> None:
     assert database.create_queue("old", history="none").push(1) == 1
 
 
-def test_a_queue_with_the_name_of_a_part_of_another_one_is_refused_with_a_remedy(third: Place, kind: Kind) -> None:
-    queues, neighbour = third.table("queues"), third.table("work__ready")
-    third.execute(f"update {queues} set name = 'work__ready' where name = 'work_staged'")  # noqa: S608
-    new = neighbour if kind.name == "mariadb" else "tq_work__ready"
-    third.execute(f"alter table {third.table('work_staged')} rename to {new}")
-    database = third.open()
-    error = refuses(QueueDiffers, database.upgrade)
-    assert "'work__ready'" in error.cause
-    assert "drop it; then upgrade" in error.remedy
-    assert third.execute(f"select schema_version from {queues} where name = 'work'") in ([(2,)], [(3,)])  # noqa: S608
-    # As the older tablequeue drops it.
-    third.execute(f"drop table {neighbour}")
-    third.execute(f"delete from {queues} where name = 'work__ready'")  # noqa: S608
+def test_a_queue_with_the_name_of_a_part_of_another_one_is_refused_with_a_remedy(place: Place, kind: Kind) -> None:
+    database = filled(place, kind, 3, work_staged="work__ready").open()
+    queues = place.table("queues")
+    for name in ("work__ready", "neighbour"):
+        error = refuses(QueueDiffers, database.upgrade)
+        assert f"{name!r}" in error.cause
+        assert place.execute(f"select schema_version from {queues} where name = 'work'") in ([(2,)], [(3,)])  # noqa: S608
+        if name == "work__ready":
+            database.rename(name, "neighbour")  # its table keeps the name
+    # The remedy: everything else is upgraded.
+    assert claimed(database.queue("lines"))
+    kept = database.create_queue("kept", payload="text")
+    assert len(database.queue("neighbour").move(ALL, to=kept)) == 2
+    database.queue("neighbour").drop()
     database.upgrade()
     assert counts(database.queue("work"))["in_progress"] > 0
+    assert [claim.payload for claim in kept.pop_many(5)] == ["one", "two"]
+
+
+def test_a_queue_of_version_3_can_be_renamed(third: Place) -> None:
+    """Its entry in the catalogue does not name its table."""
+    database, other = third.open(), third.open()
+    database.upgrade()
+    source, sending = database.create_queue("source", payload="text"), other.queue("source")
+    sending.context.next_look = 1.0
+    source.alter(dead_letter_to="work_staged")
+    sending.push("three")
+    claimed(sending).fail("no", retry=False)
+    database.rename("work_staged", "renamed")
+    assert [claim.payload for claim in third.open().queue("renamed").pop_many(5)] == ["one", "two", "three"]
 
 
 def test_topics_and_queues_of_version_4_go_on(fourth: Place, kind: Kind) -> None:

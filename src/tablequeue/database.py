@@ -211,9 +211,10 @@ class Database:
         """Bring the tables of all queues, topics and subscriptions to the schema version of this tablequeue.
 
         Returns the version that each had. Idempotent, and many processes may do it at once. Each has a transaction of
-        its own, which waits for the others of the same queue. A crash leaves the queue as it was.
+        its own, which waits for the others of the same queue. A crash leaves the queue as it was. One that is refused is
+        reported when all others are upgraded.
         """
-        return {name: catalogue.upgrade(self._runner, name) for name in catalogue.names(self._runner)}
+        return catalogue.upgrade_all(self._runner)
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.

@@ -234,7 +234,9 @@ def rename(runner: Runner, old: str, new: str) -> None:
 
     def rename(cursor: object, catalogue: Statements, params: Params) -> None:
         engine.catalogue.lock(cursor, catalogue, params)
-        entries = {row.name: json.loads(row.entry) for row in engine.catalogue.names(cursor, catalogue, {})}
+        # With the name of the table, which an entry of version 3 did not have: it was that of the queue.
+        there = engine.catalogue.names(cursor, catalogue, {})
+        entries = {row.name: json.loads(row.entry) | {"table": table_in(row)} for row in there}
         if new in entries:
             raise QueueDiffers(f"There is a {kind_of(entries[new])} {new!r}.", "Choose another name, or drop it first.")
         if old not in entries:
@@ -281,7 +283,7 @@ def upgrade(runner: Runner, name: str) -> int:
         engine.catalogue.lock(cursor, catalogue, params)
         there, before = known(engine.catalogue.lookup(cursor, catalogue, params))
         if before < PARTS_HAVE_NAMES:
-            _refuse_meeting(name, [row.name for row in engine.catalogue.names(cursor, catalogue, {})])
+            _refuse_meeting(name, engine.catalogue.names(cursor, catalogue, {}))
         for version in range(before + 1, engine.schema_version + 1):
             engine.catalogue.upgrade(cursor, there, {**params, "schema_version": version})
         return before
@@ -293,13 +295,30 @@ def upgrade(runner: Runner, name: str) -> int:
     return runner.run(upgrade, engine.shared, params)
 
 
-def _refuse_meeting(name: str, there: Sequence[str]) -> None:
-    """Refuse to give the parts of a queue their names, if another queue of that time has such a name: `a__ready`."""
-    meeting = [each for each in there if re.fullmatch(rf"{re.escape(name)}{PART}({'|'.join(PARTS_OF_4)})", each)]
+def upgrade_all(runner: Runner) -> dict[str, int]:
+    """Upgrade all queues; return the version that each had. A refusal is raised when the others are upgraded."""
+    before: dict[str, int] = {}
+    refusals: list[QueueDiffers] = []
+    for name in names(runner):
+        try:
+            before[name] = upgrade(runner, name)
+        except QueueDiffers as refusal:
+            refusals.append(refusal)
+    if refusals:
+        raise refusals[0]
+    return before
+
+
+def _refuse_meeting(name: str, there: Sequence[NameRow]) -> None:
+    """Refuse to give the parts of a queue their names, if another queue's table has such a name: that of `a__ready`."""
+    part_of_it = re.compile(rf"tq_{re.escape(name)}{PART}({'|'.join(PARTS_OF_4)})")
+    meeting = [row.name for row in there if part_of_it.fullmatch(table_in(row))]
     if meeting:
         raise QueueDiffers(
-            f"The queue {meeting[0]!r} has the table name that version {PARTS_HAVE_NAMES} gives to a part of {name!r}.",
-            f"With the tablequeue that made it, have the messages of {meeting[0]!r} consumed, drop it; then upgrade.",
+            f"The table of the queue {meeting[0]!r} has the name that version {PARTS_HAVE_NAMES} gives to a part of "
+            f"{name!r}.",
+            f"All others are upgraded: move the messages of {meeting[0]!r} to a queue of another name, drop it, and "
+            "upgrade again.",
         )
 
 

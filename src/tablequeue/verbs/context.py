@@ -114,7 +114,7 @@ class Context:
     def _become(self, name: str, entry: str | None, connection: Connection | None) -> bool:
         """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""
         values = json.loads(entry or "{}")
-        if values.pop("table", None) != self.table.table_name:
+        if values.pop("table", f"tq_{name}") != self.table.table_name:  # as in catalogue.table_in
             return False
         definition = definition_from(values)
         if definition != self.table.definition or name != self.table.name:
@@ -129,7 +129,7 @@ class Context:
         if not name or not row:
             return None
         values = json.loads(row.entry)
-        table_name = values.pop("table")
+        table_name = values.pop("table", f"tq_{name}")
         return self.engine.table(name, definition_from(values), table_name)
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
