@@ -379,14 +379,14 @@ def go_through(verb: Verb, moment: Moment) -> Any:
 
 def stop_in_a_verb(place: Place, name: str, queue: str, number: int, pipe: Connection) -> None:
     """Run a verb up to this step, report it, and stay there until killed."""
-    steps = Steps(_standing_at(number, pipe))
+    steps = Steps(standing_at(number, pipe))
     database = open_stepping(place, steps)
     go_through(VERBS[name], begin(VERBS[name], database.queue(queue), database.engine, steps))
 
 
 def stop_in_create(place: Place, definition: dict[str, Any], number: int, pipe: Connection) -> None:
     """Create a queue up to this step, report it, and stay there until killed."""
-    steps = Steps(_standing_at(number, pipe))
+    steps = Steps(standing_at(number, pipe))
     database = open_stepping(place, steps)
     steps.armed = True
     database.create_queue("made", **definition)
@@ -395,7 +395,7 @@ def stop_in_create(place: Place, definition: dict[str, Any], number: int, pipe: 
 
 def stop_in_drop(place: Place, number: int, pipe: Connection) -> None:
     """Drop a queue up to this step, report it, and stay there until killed."""
-    steps = Steps(_standing_at(number, pipe))
+    steps = Steps(standing_at(number, pipe))
     database = open_stepping(place, steps)
     steps.armed = True
     database.queue("made").drop()
@@ -404,14 +404,14 @@ def stop_in_drop(place: Place, number: int, pipe: Connection) -> None:
 
 def stop_in_move(place: Place, number: int, pipe: Connection) -> None:
     """Move all messages of a queue up to this step, report it, and stay there until killed."""
-    steps = Steps(_standing_at(number, pipe))
+    steps = Steps(standing_at(number, pipe))
     database = open_stepping(place, steps)
     steps.armed = True
     database.queue("a").move(ALL, to=database.queue("b"))
     steps.step("returned")
 
 
-def _standing_at(number: int, pipe: Connection) -> Callable[[int, str], None]:
+def standing_at(number: int, pipe: Connection) -> Callable[[int, str], None]:
     def reached(count: int, words: str) -> None:
         if count == number:
             pipe.send(words)

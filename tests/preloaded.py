@@ -6,11 +6,11 @@ from contextlib import suppress
 from importlib import import_module
 
 from tablequeue.errors import DriverMissing
-from tests import crashes, crowd, load
+from tests import archiving, crashes, crowd, load
 from tests.servers import KINDS
 
 for kind in KINDS:
     with suppress(DriverMissing):
         import_module(f"sqlalchemy.dialects.{kind.engine_class.name}")
 
-__all__ = ["crashes", "crowd", "load"]
+__all__ = ["archiving", "crashes", "crowd", "load"]

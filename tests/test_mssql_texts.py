@@ -47,7 +47,10 @@ TOPICS = [name for name in operations_of("mssql") if re.match(r"(create_|drop_|p
 OPERATIONS = [name for name in operations_of("mssql") if name not in TOPICS]
 # Operations whose number of changed rows the engine needs: it counts the rows that they return.
 QUEUE = ("create", "create_groups", "create_history")
-COUNTED = ("advance_schedule", "end_keys", "purge", "purge_ids", "purge_history", "sweep", "promote", "writer_advance")
+COUNTED = (
+    *("advance_schedule", "end_keys", "purge", "purge_ids", "purge_history", "purge_history_ids", "sweep", "promote"),
+    "writer_advance",
+)
 FINISHING = (
     "complete_keep", "complete_none", "complete_at_most_once", "fail", "fail_at_most_once", "release", "extend",
 )  # fmt: skip

@@ -157,6 +157,10 @@ class DatabaseError(TablequeueError):
     """The database refused a statement for a reason that has no class of its own."""
 
 
+class ArchiveRefused(TablequeueError):
+    """A file of an archive cannot be read, or differs from the history: its messages were not deleted there."""
+
+
 class ReportFailed(TablequeueError):
     """Spark could not finish a report. The lake is intact: the next report can use it."""
 
@@ -170,6 +174,7 @@ class HandlerFailed(TablequeueError):
 
 
 __all__ = [
+    "ArchiveRefused",
     "BadDefinition",
     "BadInput",
     "BadName",

@@ -45,6 +45,7 @@ COMMANDS = [
     "dead redrive work",
     "move work new",
     "history list work",
+    "archive work --to lake --older-than 0",
     "lost work",
     "doctor",
     "doctor work",

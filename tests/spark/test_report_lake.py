@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Claim, Database, connect
+from tablequeue.bulk.archive import archive
 from tablequeue.errors import BadInput
 from tablequeue.spark.reports import job
 from tablequeue.spark.reports import lake as lakes
@@ -242,6 +244,55 @@ def test_the_lake_knows_what_a_retention_has_deleted(reading: Reading) -> None:
     second = reading.finish(2, 50)
     reading.read()
     assert reading.ids() == {"finished": first + second}
+
+
+def test_the_lake_has_what_was_archived_in_it(reading: Reading) -> None:
+    """Before the first report, between two, while one reads; and what is in a file and still in the history."""
+    queue, emails = reading.queue, reading.folder / "emails"
+    first = reading.finish(3, 500)
+    last = queue.history(1)[0]
+    assert archive(queue, emails, 100) == 3
+    shutil.copytree(emails, reading.folder / "another")  # as two archives that ran at once
+    reading.finish(2, 50)
+    assert reading.read() == 5
+    second = reading.finish(2, 40)
+    assert archive(queue, emails, 0) == 4
+    assert reading.read() == 2
+    third = reading.finish(2, 30)
+    with pytest.MonkeyPatch.context() as patch:
+        append = Lake._append
+
+        def then_archived(lake: Lake, *args: Any) -> int:
+            added = append(lake, *args)
+            archive(queue, emails, 0)
+            return added
+
+        patch.setattr(Lake, "_append", then_archived)
+        assert reading.read() == 2
+    assert reading.read() == 0
+    assert reading.ids() == {"finished": [*range(1, third[-1] + 1)]}
+    assert [first[-1], second[0]] == [last.id, 6]
+    (reading.folder / "lake.json").unlink()
+    assert reading.read() == 0, "each was counted once"
+
+
+def test_the_archive_of_another_queue_is_not_read(reading: Reading) -> None:
+    first = reading.finish(2, 500)
+    archive(reading.queue, reading.folder / "emails", 0)
+    reading.queue.drop()
+    reading.queue = connect(reading.source["url"]).create_queue("work", lease=1e6)
+    assert reading.finish(1, 50) == first[:1]
+    assert reading.read() == 1
+
+
+def test_a_lake_is_not_mixed_with_an_archive(reading: Reading, tmp_path: Path) -> None:
+    reading.finish(1, 50)
+    archive(reading.queue, reading.folder, 0)
+    assert "archive" in refuses(BadInput, open_lake(reading.folder, "here").__enter__).cause
+    archive(reading.queue, tmp_path / "other" / "messages", 0)
+    assert "archive" in refuses(BadInput, open_lake(tmp_path / "other", "here").__enter__).cause
+    with open_lake(tmp_path / "third", "here") as lake:
+        assert "no archive" in refuses(BadInput, archive, reading.queue, lake.folder, 0).cause
 
 
 def test_a_queue_that_was_dropped_and_made_again(reading: Reading) -> None:

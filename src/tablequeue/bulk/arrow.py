@@ -112,7 +112,7 @@ def batches(queue: Consumer, source: Source, within: Range, schema: pa.Schema) -
     if arrow is None:
         high = within.high
         while rows := context.run(getattr(context.reads, operation), read(high, ROWS)):
-            yield _batch(context, rows, schema)
+            yield batch_of(context, rows, schema)
             high = rows[-1][ID] - 1
         return
     try:
@@ -181,7 +181,7 @@ def _each(
     try:
         for params in pieces:
             if arrow is None:
-                yield _batch(context, context.run(operation, params), schema, names)
+                yield batch_of(context, context.run(operation, params), schema, names)
             else:
                 params["operation"] = operation.__name__
                 with refusals(context.engine):
@@ -191,7 +191,10 @@ def _each(
             arrow.close()
 
 
-def _batch(context: Context, rows: Sequence[Row], schema: pa.Schema, names: Sequence[str] = COLUMNS) -> pa.RecordBatch:
+def batch_of(
+    context: Context, rows: Sequence[Row], schema: pa.Schema, names: Sequence[str] = COLUMNS
+) -> pa.RecordBatch:
+    """Return rows of these names as a batch with these columns."""
     values = list(zip(*rows, strict=True)) or [()] * len(names)
     load_time = context.engine.load_time
 

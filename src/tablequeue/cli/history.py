@@ -6,7 +6,7 @@ import click
 
 from tablequeue.cli.commands import Group, Settings, report
 from tablequeue.cli.messages import print_messages
-from tablequeue.cli.options import COUNT
+from tablequeue.cli.options import COUNT, Age
 
 
 @click.group(cls=Group)
@@ -31,7 +31,9 @@ def list_(settings: Settings, queue: str, number: int) -> None:
 
 @history.command()
 @click.argument("queue")
-@click.option("--older-than", type=float, required=True, help="Only those that ended at least so many seconds ago.")
+@click.option(
+    "--older-than", type=Age(), required=True, help="Only those that ended so long ago: 30d, 12h, or seconds."
+)
 @click.pass_obj
 def purge(settings: Settings, queue: str, older_than: float) -> None:
     """Delete old messages from the history of QUEUE.

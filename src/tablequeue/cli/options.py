@@ -28,6 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The numbers that a bigint, and SQL's LIMIT, can hold.
 ID = click.IntRange(0, (1 << 63) - 1)
 COUNT = click.IntRange(1, LARGEST)
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class Seconds(click.FloatRange):
@@ -41,6 +42,16 @@ class Seconds(click.FloatRange):
         if number != number:
             self.fail(f"{value!r} is no number of seconds.", param, ctx)
         return number
+
+
+class Age(Seconds):
+    """A time that has passed: seconds, or a number with a unit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number, unit = (value[:-1], value[-1:]) if isinstance(value, str) else (value, "")
+        if unit not in UNITS:
+            return super().convert(value, param, ctx)
+        return super().convert(super().convert(number, param, ctx) * UNITS[unit], param, ctx)
 
 
 class Start(click.ParamType[Any]):

@@ -54,8 +54,8 @@ def report(
     messages, and how many consumers would have been enough.
 
     The lake keeps the messages that were read. The next report reads only those that were finished since, and still
-    has those that a retention has deleted meanwhile. After an interruption, run the report again. Write times as
-    2030-01-31T12:00:00+00:00.
+    has those that a retention has deleted meanwhile. Archives in its folders are read too. After an interruption, run
+    the report again. Write times as 2030-01-31T12:00:00+00:00.
 
     The report runs Spark on this machine. It needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
     """

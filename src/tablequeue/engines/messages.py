@@ -311,6 +311,11 @@ class Messages(Part):
         cursor.execute(table.statement("purge_history"), params)
         return cursor.rowcount
 
+    def purge_history_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete the messages among `ids` that are in the history. Return their number."""
+        cursor.execute(table.statement("purge_history_ids"), params)
+        return cursor.rowcount
+
     # -- what engines override; the low-water mark is handled above --------------------------------------------------
 
     def _ready(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:

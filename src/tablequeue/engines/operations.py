@@ -298,6 +298,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "purge": Operation(Effect.WRITE),
     "purge_ids": Operation(Effect.WRITE),
     "purge_history": Operation(Effect.WRITE),
+    "purge_history_ids": Operation(Effect.UPKEEP),
     # Looking
     "peek": Operation(
         Effect.READ,
@@ -338,6 +339,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "live_bounds": Operation(Effect.READ, others="range_live_bounds"),
     "finished": Operation(Effect.READ, others="range_finished"),
     "finished_bounds": Operation(Effect.READ, others="range_finished_bounds"),
+    "archivable": Operation(Effect.READ),
     "literal": Operation(Effect.READ),
     "stream_open": Operation(Effect.STEP),
     "stream_lock": Operation(Effect.STEP),

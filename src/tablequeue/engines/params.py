@@ -47,7 +47,7 @@ class Params(TypedDict, total=False):
     """Seconds since an event; of a condition, the minimum."""
     since: Time
     until: Time
-    """The interval in which messages were finished: from `since` on, before `until`."""
+    """The interval in which messages were finished: from `since` on, before `until`; of `archivable`, up to it."""
     state: str
     """A state of messages. It is written into the text as a literal."""
 

@@ -73,6 +73,13 @@ class Reads(Part):
     def finished_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
         return self._rows(cursor, table, "finished_bounds", params)[0]
 
+    def archivable(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return up to `n` messages with ids from `low` to `high` finished at `until` or earlier, lowest id first.
+
+        As COLUMNS, and the result.
+        """
+        return self._rows(cursor, table, "archivable", params)
+
     def lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return the first `n` lost messages (at most once): claimed at least `age` seconds ago and not completed."""
         return self._rows(cursor, table, "lost", params)

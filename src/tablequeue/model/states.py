@@ -54,7 +54,7 @@ VERBS: Mapping[str, str] = {
     "cancel": "cancel",
     "reschedule": "reschedule",
     "purge": "purge purge_ids",
-    "purge_history": "purge_history",
+    "purge_history": "purge_history purge_history_ids",
 }
 
 # In the history of a queue that delivers at most once, a message that was not completed is in progress, too.

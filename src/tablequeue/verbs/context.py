@@ -92,13 +92,10 @@ class Context:
         if now >= self.next_look:
             opened, self.next_look = self.next_look == 0.0, now + LOOK_EVERY
             if not opened:
-                self._look(connection)
+                self.look(connection)
 
-    def become(self, table: Table) -> None:
-        """Work with another table object from now on: that of the queue with another definition, or name."""
-        self.table, self.plain = table, None
-
-    def _look(self, connection: Connection | None) -> None:
+    def look(self, connection: Connection | None = None) -> None:
+        """Look now whether the definition was altered, or the queue renamed."""
         catalogue, shared = self.engine.catalogue, self.engine.shared
         try:
             name = self.table.name
@@ -110,6 +107,10 @@ class Context:
                     return
         except (TablequeueError, TypeError):
             return  # the database cannot be reached, which the call itself reports; or a newer tablequeue wrote it
+
+    def become(self, table: Table) -> None:
+        """Work with another table object from now on: that of the queue with another definition, or name."""
+        self.table, self.plain = table, None
 
     def _become(self, name: str, entry: str | None, connection: Connection | None) -> bool:
         """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""

@@ -17,9 +17,9 @@ from tablequeue.engines.walks import WHOLE
 # The reads of an interval of ids or times. Which index serves it best depends on the interval, and connections of our
 # own have generic plans: so their values are literals, and each is planned.
 OF_INTERVALS = frozenset(
-    "peek_in_progress live history finished finished_bounds lost stats_finished stats_failed stats_pushed stats_lost "
-    "range_peek_ready range_peek_in_progress range_live range_finished range_finished_bounds range_stats_finished "
-    "topic_stats_pushed".split()
+    "peek_in_progress live history finished finished_bounds archivable lost stats_finished stats_failed stats_pushed "
+    "stats_lost range_peek_ready range_peek_in_progress range_live range_finished range_finished_bounds "
+    "range_stats_finished topic_stats_pushed".split()
 )
 
 

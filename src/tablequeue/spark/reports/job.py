@@ -16,6 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.bulk import arrow
+from tablequeue.bulk.archive import owner
+from tablequeue.bulk.folder import files_in, identity
 from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, ReportFailed
@@ -65,7 +67,7 @@ def report(
     """
     chosen = _chosen(database, names)
     with (
-        open_lake(folder, _identity(database, schema)) as lake,
+        open_lake(folder, identity(database.engine, schema)) as lake,
         tempfile.TemporaryDirectory(prefix="tablequeue-") as name,
         _refusals(folder),
     ):
@@ -88,7 +90,7 @@ def report(
 
 
 def read(spark: SparkSession, lake: Lake, queue: Consumer, source: Mapping[str, str]) -> int:
-    """Read the new messages of a queue into the lake. Returns how many finished messages were new.
+    """Read the new messages of a queue into the lake, also those in its archives there. Returns how many were finished.
 
     `source` has the options with which Spark finds the database.
     """
@@ -98,7 +100,13 @@ def read(spark: SparkSession, lake: Lake, queue: Consumer, source: Mapping[str, 
     since = lake.since(queue.name)
     if since is not None:
         reader = reader.option("since", since.isoformat())
-    return lake.add(queue.name, present, finished(reader.load(), queue.name))
+
+    def archived() -> DataFrame | None:
+        files = [*map(str, files_in(lake.folder, owner(queue)))]
+        # Two archives of a queue that ran at once have the same messages.
+        return finished(spark.read.parquet(*files), queue.name).dropDuplicates(["id", "finished_at"]) if files else None
+
+    return lake.add(queue.name, present, finished(reader.load(), queue.name), archived)
 
 
 def read_live(spark: SparkSession, queue: Consumer) -> DataFrame:
@@ -165,14 +173,6 @@ def _chosen(database: Database, names: Sequence[str]) -> list[Consumer]:
             "Create a queue with a history, which is the default.",
         )
     return kept
-
-
-def _identity(database: Database, schema: str | None) -> str:
-    """Identify the database: by its URL, without the parts that may change, and the schema."""
-    url = database.engine.url.set(password=None, query={})
-    if url.database and Path(url.database).is_file():
-        url = url.set(database=str(Path(url.database).resolve()))
-    return f"{url} {schema}" if schema else str(url)
 
 
 def _session(scratch: Path, url: str) -> SparkSession:

@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,6 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from tablequeue.bulk.folder import owner_of
 from tablequeue.errors import BadInput
 from tablequeue.spark.reports.messages import COLUMNS
 from tablequeue.spark.reports.times import sketches
@@ -61,6 +62,11 @@ def open_lake(folder: Path, database: str) -> Iterator[Lake]:
     Raises `BadInput` for a lake of another `database`, for one that another report is writing to, and for one that
     cannot be read; OSError if the folder cannot be written to.
     """
+    for name in (".", "messages", "live", "sketches", "tables"):
+        if owner_of(folder / name):
+            raise BadInput(
+                f"{folder / name} is the archive of a queue.", "Name another folder: the archive may be a folder in it."
+            )
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lake.lock").open("w") as lock:
         try:
@@ -115,23 +121,26 @@ class Lake:
         until = self.read_until.get(queue)
         return None if until is None else until - OVERLAP
 
-    def add(self, queue: str, live: DataFrame, finished: DataFrame) -> int:
-        """Save the live messages of a queue, and those of the `finished` ones that the lake does not have yet.
+    def add(
+        self,
+        queue: str,
+        live: DataFrame,
+        finished: DataFrame,
+        archived: Callable[[], DataFrame | None],
+    ) -> int:
+        """Save the live messages of a queue, and those of the others that the lake does not have yet.
 
-        `finished` must be read after `live`, from `since` on. Returns how many were added. A crash leaves some of them,
-        and the saved time of the last run.
+        `finished` are those of the history, from `since` on; it must be read after `live`. `archived` returns those in
+        archives; it is called when the history was read, for an archive moves messages there meanwhile. Returns how
+        many were added. A crash leaves some of them, and the saved time of the last run.
         """
         spark, since = finished.sparkSession, self.since(queue)
-        # Not by id alone: the ids of a queue that was dropped and created again begin at 1.
-        there = self._messages(spark, since).where(f.col("queue") == queue)
-        added = Observation()
-        (
-            finished.join(there.select("id", "finished_at"), ["id", "finished_at"], "left_anti")
-            .withColumn("day", f.to_date("finished_at"))
-            .observe(added, f.count(f.lit(1)).alias("messages"))
-            .write.partitionBy("queue", "day")
-            .parquet(str(self.folder / "messages"), "append")
-        )
+        added = self._append(queue, finished, since)
+        moved = archived()
+        if moved is not None:
+            added += self._append(
+                queue, moved if since is None else moved.where(f.col("finished_at") >= f.lit(since)), since
+            )
         there = self._messages(spark, since).where(f.col("queue") == queue)  # again, as the files have changed
         last = there.agg(f.unix_micros(f.max("finished_at"))).first()[0]
         if last is not None:
@@ -141,6 +150,19 @@ class Lake:
             live.join(there.select("id", "pushed_at"), ["id", "pushed_at"], "left_anti")
             .drop("queue")
             .write.parquet(str(self.folder / "live" / f"queue={_escaped(queue)}"), "overwrite")
+        )
+        return added
+
+    def _append(self, queue: str, finished: DataFrame, since: datetime | None) -> int:
+        # Not by id alone: the ids of a queue that was dropped and created again begin at 1.
+        there = self._messages(finished.sparkSession, since).where(f.col("queue") == queue)
+        added = Observation()
+        (
+            finished.join(there.select("id", "finished_at"), ["id", "finished_at"], "left_anti")
+            .withColumn("day", f.to_date("finished_at"))
+            .observe(added, f.count(f.lit(1)).alias("messages"))
+            .write.partitionBy("queue", "day")
+            .parquet(str(self.folder / "messages"), "append")
         )
         return int(added.get["messages"])
 

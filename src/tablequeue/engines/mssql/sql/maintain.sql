@@ -243,3 +243,24 @@ output deleted.id into @gone (id);
 delete from {results} where id in (select id from @gone);
 select id from @gone;
 -- [end]
+
+-- name: purge_history_ids
+-- Delete the messages of the JSON array :ids from the history. Index: the primary key, sought as in complete_keep.
+-- Locks: the rows of one bounded batch.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+-- [results]
+declare @gone table (id bigint not null primary key);
+-- [end]
+delete from message
+-- [not results]
+output deleted.id
+-- [end]
+-- [results]
+output deleted.id into @gone (id)
+-- [end]
+from {history} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
+-- [results]
+delete from {results} where id in (select id from @gone);
+select id from @gone;
+-- [end]

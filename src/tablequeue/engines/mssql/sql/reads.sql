@@ -277,3 +277,24 @@ declare @until datetime2(6) = cast(:until as datetime2(6));
 select min(id) as low, max(id) as high
 from {history}
 where finished_at >= @since and finished_at < @until;
+
+-- name: archivable
+-- Up to :n messages with ids from :low to :high that were finished at :until or earlier, lowest id first, each with its
+-- result.
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
+-- and it waits for transactions that change a row.
+declare @n bigint = :n;
+declare @low bigint = :low;
+declare @high bigint = :high;
+declare @until datetime2(6) = cast(:until as datetime2(6));
+select top (@n)
+    {history_columns},
+    -- [results]
+    (select result from {results} as given where given.id = message.id) as result
+    -- [end]
+    -- [not results]
+    cast(null as nvarchar(max)) as result
+    -- [end]
+from {history} as message
+where id between @low and @high and finished_at <= @until
+order by id;

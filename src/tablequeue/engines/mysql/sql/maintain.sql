@@ -236,3 +236,8 @@ from {given} straight_join {history} as message force index (primary) on message
 for update skip locked;
 -- name: purge_history.change
 delete {history} from {given} straight_join {history} force index (primary) on {history}.id = given.id;
+
+-- name: purge_history_ids
+-- Delete the messages of :ids from the history. Index: the primary key. Locks: the rows of one bounded batch.
+delete {history}
+from {given} straight_join {history} force index (primary) on {history}.id = given.id;

@@ -216,3 +216,20 @@ limit :n;
 select min(id), max(id)
 from {history}
 where finished_at >= :since and finished_at < :until;
+
+-- name: archivable
+-- Up to :n messages with ids from :low to :high that were finished at :until or earlier, lowest id first, each with its
+-- result. Index: the primary key, forced: by {table}__finished, each of the reads that follow each other would sort all
+-- that is old enough. Locks: none.
+select
+    {history_columns},
+    -- [results]
+    (select result from {results} as given where given.id = message.id) as result
+    -- [end]
+    -- [not results]
+    null as result
+    -- [end]
+from {history} as message force index (primary)
+where id between :low and :high and finished_at <= :until
+order by id
+limit :n;

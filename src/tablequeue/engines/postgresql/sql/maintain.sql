@@ -241,3 +241,8 @@ where id = any(array(
     ) as old
     limit :n
 ));
+
+-- name: purge_history_ids
+-- Delete the messages of :ids from the history. Index: the primary key. Locks: the rows of one bounded batch.
+delete from {history}
+where id = any(cast(:ids as bigint[]));

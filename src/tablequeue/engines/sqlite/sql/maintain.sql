@@ -147,3 +147,8 @@ where id in (
         or (finished_at is null and popped_at <= {now} - cast(:age * 1000000 as integer))
     limit :n
 );
+
+-- name: purge_history_ids
+-- Delete the messages of :ids from the history. Index: the primary key. Locks: the database, for one bounded batch.
+delete from {history}
+where id in (select value from json_each(:ids));

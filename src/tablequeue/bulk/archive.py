@@ -1,0 +1,164 @@
+"""The archive: finished messages move from the history of a queue to Parquet files.
+
+The next file is written only when no message of the last one is in the history any more. So whatever was killed, a
+message that is both here and there is in the last file, with which each run begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tablequeue.bulk.arrow import Range, batch_of, bounds, columns
+from tablequeue.bulk.folder import MOVE_AWAY, File, Folder, Owner, identity, messages, opened
+from tablequeue.consumer import Consumer
+from tablequeue.engines.columns import COLUMNS
+from tablequeue.errors import ArchiveRefused, BadInput
+from tablequeue.model.message import ID
+from tablequeue.model.pacing import Duration
+from tablequeue.verbs.context import Context, Params, seconds
+from tablequeue.verbs.inspect import BATCH, need_history
+
+# Messages of one file, and bytes of them in memory: a file is full when it has either.
+FILE_ROWS, FILE_BYTES = 100_000, 64 << 20
+# Messages and bytes of one read and one deletion. The first read is small, because nothing is known of the sizes yet.
+FIRST_ROWS, READ_BYTES = 16, 8 << 20
+
+_FIRST = datetime(1, 1, 2, tzinfo=UTC)
+_LAST_ID = (1 << 63) - 1
+
+
+def archive(
+    queue: Consumer,
+    folder: str | Path,
+    older_than: Duration,
+    *,
+    now: datetime | None = None,
+    watch: Callable[[float], None] = lambda share: None,
+) -> int:
+    """Move the messages that left the queue `older_than` ago or earlier to Parquet files; return how many.
+
+    folder       a folder for this queue alone, which is made if it is not there;
+    older_than   seconds, or a timedelta;
+    watch        called now and then with the share that is done, from 0 to 1.
+
+    These are finished, cancelled and expired messages, with all that the history and the results have of them. Messages
+    that were delivered at most once and not completed stay, as do dead letters. A message is deleted here after its
+    file is on the disk and was read back and compared with what is here.
+
+    After a crash at any point each message is in the files once, or still here, or both, if it is in the last file. So
+    archive again: the next run begins with that file. A thousand messages are deleted at a time, and no consumer waits.
+
+    Raises `BadInput` for a queue without history, a subscription, a retention that is shorter, and a folder that has
+    something else or is being written to; `ArchiveRefused` if a file differs from what is here; OSError if the disk
+    refuses.
+    """
+    context = queue.context
+    context.look()  # whether there are results, and a retention: the queue may have been open for long
+    age = _age(context, older_than)
+    engine = context.engine
+    clock = engine.load_time(context.run(engine.checks.read_clock, {"now": context.time(now)}))
+    until = clock - min(timedelta(seconds=age), clock - _FIRST)
+    with opened(Path(folder), owner(queue)) as files:
+        number, total = _settle(queue, files)  # the file that a killed run has left
+        there = bounds(queue, "history", Range(0, _LAST_ID, until=until + timedelta(microseconds=1)))
+        start, end = (there.low, there.high) if there else (1, 0)
+        whole = end - start + 1
+        while (last := _write(queue, files, number + 1, Range(start, end, until=until))) is not None:
+            number, deleted = _settle(queue, files)
+            total += deleted
+            start = last + 1
+            watch(1 - (end - last) / whole)
+    return total
+
+
+def owner(queue: Consumer) -> Owner:
+    """Return what an archive says about the queue whose messages it has."""
+    context = queue.context
+    return Owner(identity(context.runner.sa_engine, context.engine.schema), queue.name, context.table.table_name)
+
+
+def schema(queue: Consumer) -> pa.Schema:
+    """Return the columns of an archive: those of the history, and the result as JSON."""
+    return columns(queue, "history").append(pa.field("result", pa.string()))
+
+
+def _age(context: Context, older_than: Duration) -> float:
+    definition, name = context.table.definition, context.table.name
+    if definition.kind != "queue":
+        raise BadInput(
+            f"{name!r} is a subscription, whose messages are in the log of its topic.",
+            "Leave them to the retention of the topic, or read the topic by Spark.",
+        )
+    need_history(context)
+    age = seconds(older_than, "older_than")
+    if definition.retention is not None and definition.retention <= age:
+        raise BadInput(
+            f"The queue {name!r} deletes messages {definition.retention:g} seconds after they finished, so none is "
+            f"{age:g} seconds old.",
+            "Archive younger ones, or alter the history of the queue.",
+        )
+    return age
+
+
+def _write(queue: Consumer, files: Folder, number: int, within: Range) -> int | None:
+    """Write the next file, lowest id first. Return its highest id; None if there is nothing to write."""
+    pages: list[pa.RecordBatch] = []
+    rows = size = 0
+    for page in _pages(queue, within):
+        pages.append(page)
+        rows, size = rows + page.num_rows, size + page.nbytes
+        if rows >= FILE_ROWS or size >= FILE_BYTES:
+            break
+    if not pages:
+        return None
+    files.add(number, pa.Table.from_batches(pages))
+    last: int = pages[-1]["id"][-1].as_py()
+    return last
+
+
+def _pages(queue: Consumer, within: Range) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of the history that finished up to `until`, lowest id first, a bounded number at a time."""
+    context = queue.context
+    names, kinds = [*COLUMNS, "result"], schema(queue)
+    low, n = within.low, FIRST_ROWS
+    params: Params = {"high": within.high, "until": context.time(within.until, "until")}
+    while rows := context.run(context.reads.archivable, params | {"low": low, "n": n}):
+        page = batch_of(context, rows, kinds, names)
+        yield page
+        low = rows[-1][ID] + 1
+        n = max(1, min(BATCH, 4 * n, READ_BYTES * len(rows) // page.nbytes))
+
+
+def _settle(queue: Consumer, files: Folder) -> tuple[int, int]:
+    """Compare the last file with the history, and delete its messages there. Return its number, and that of these."""
+    last = files.last()
+    if last is None:
+        return 0, 0
+    context, deleted = queue.context, 0
+    there = messages(last)
+    _check(there.num_rows > 0 and there.schema.equals(schema(queue)), queue, last)
+    ids = there["id"].combine_chunks()
+    within = Range(pc.min(ids).as_py(), pc.max(ids).as_py(), until=pc.max(there["finished_at"]).as_py())
+    for page in _pages(queue, within):
+        places = pc.index_in(page["id"], ids)
+        here = pa.Table.from_batches([page]).filter(places.is_valid())
+        _check(here.equals(there.take(places.drop_null())), queue, last)
+        if here.num_rows:
+            params: Params = {"ids": context.engine.dump_ids(here["id"].to_pylist())}
+            deleted += context.run(context.messages.purge_history_ids, params)
+    return last.number, deleted
+
+
+def _check(same: bool, queue: Consumer, file: File) -> None:
+    """Refuse to delete messages of which a file has something else than the history."""
+    if not same:
+        raise ArchiveRefused(
+            f"{file.path} has other contents than the history of {queue.name!r} for messages of the same ids.",
+            "They were not deleted. Name another folder, if the database was restored from a backup. Otherwise the "
+            f"file was changed. {MOVE_AWAY}",
+        )

@@ -1,0 +1,193 @@
+"""The folder of an archive: Parquet files, numbered from 1, which programs add one at a time.
+
+_archive.json               the database and the queue whose messages these are
+messages-00000001.parquet   and so on: the messages
+_lock                       held by the program that writes
+
+A file gets its name when all of it is on the disk, and never changes after that. A crash leaves a hidden file at most,
+which nobody reads, and the next archive deletes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+from tablequeue.errors import ArchiveRefused, BadInput
+
+VERSION = 1
+OWNER = "_archive.json"
+"""The file that makes a folder an archive."""
+MOVE_AWAY = "Restore it from a copy, or move it away: the next archive writes again what is still in the history."
+_FILE = re.compile(r"messages-(\d{8,})\.parquet")
+
+
+class Owner(NamedTuple):
+    """Whose messages an archive has. Names of queues are given again, those of tables are not: see ADR 64."""
+
+    database: str
+    queue: str
+    table: str
+
+    def has_same(self, other: Owner) -> bool:
+        """Whether the messages are of the same queue, which may have had another name."""
+        return (self.database, self.table) == (other.database, other.table)
+
+
+class File(NamedTuple):
+    number: int
+    path: Path
+
+
+def identity(engine: sa.Engine, schema: str | None) -> str:
+    """Identify a database: by its URL, without the parts that may change, and the schema."""
+    url = engine.url.set(password=None, query={})
+    if url.database and Path(url.database).is_file():
+        url = url.set(database=str(Path(url.database).resolve()))
+    return f"{url} {schema}" if schema else str(url)
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Return whose archive the folder is; None if it is none."""
+    path = folder / OWNER
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        version = values.pop("version")
+        owner = Owner(**values) if version == VERSION else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"{path} cannot be read.", "Restore that file, or name another folder.") from None
+    if owner is None:
+        raise BadInput(f"{folder} was made by another version of tablequeue.", "Name another folder.")
+    return owner
+
+
+def files_in(lake: Path, owner: Owner) -> list[Path]:
+    """Return the files of the archives of a queue that are in the folders of a lake."""
+    found = ((folder, owner_of(folder)) for folder in lake.iterdir())
+    return [
+        path
+        for folder, theirs in found
+        if theirs is not None and theirs.has_same(owner)
+        for path in folder.iterdir()
+        if _FILE.fullmatch(path.name)
+    ]
+
+
+@contextmanager
+def opened(path: Path, owner: Owner) -> Iterator[Folder]:
+    """Open the archive in a folder for this process alone, or make it.
+
+    Raises `BadInput` for the archive of another queue or database, for a folder with other files, and for one that
+    another archive is being written to; OSError if it cannot be written to.
+    """
+    _make(path)
+    if owner_of(path) is None and any(not file.name.startswith(("_", ".")) for file in path.iterdir()):
+        raise BadInput(f"{path} has other files, and is no archive.", "Name an empty folder, or a new one.")
+    with (path / "_lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system, however this process ends
+        except BlockingIOError:
+            raise _busy(path) from None
+        found = owner_of(path)
+        if found is None:
+            text = json.dumps({"version": VERSION, **owner._asdict()}, indent=2)
+            _publish(path / OWNER, lambda file: file.write(text.encode()))
+        elif not found.has_same(owner):
+            raise BadInput(
+                f"{path} has the messages of the queue {found.queue!r} (table {found.table}) of {found.database}, not "
+                f"those of {owner.queue!r} (table {owner.table}) of {owner.database}.",
+                f"Name another folder; if it is the same database under a new URL, correct {path / OWNER}.",
+            )
+        for left in path.glob(".*.new"):
+            left.unlink(missing_ok=True)
+        yield Folder(path)
+
+
+class Folder:
+    """The files of an archive that is open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last(self) -> File | None:
+        """Return the file with the highest number."""
+        found = ((_FILE.fullmatch(path.name), path) for path in self.path.iterdir())
+        return max((File(int(match[1]), path) for match, path in found if match), default=None)
+
+    def add(self, number: int, table: pa.Table) -> None:
+        """Write a file under this number, on the disk. A crash leaves no such file, or all of it.
+
+        `BadInput` if another program has written one.
+        """
+        path = self.path / f"messages-{number:08}.parquet"
+
+        def write(file: IO[bytes]) -> None:
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+
+        _publish(path, write)
+
+
+def messages(file: File) -> pa.Table:
+    """Read a file of an archive. `ArchiveRefused` if it cannot be read as it was written."""
+    try:
+        with file.path.open("rb") as opened:
+            return pq.ParquetFile(opened, page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError) as error:
+        raise ArchiveRefused(
+            f"{file.path} cannot be read: {str(error).partition(chr(10))[0]}.",
+            f"Nothing was deleted. {MOVE_AWAY}",
+        ) from None
+
+
+def _busy(path: Path) -> BadInput:
+    return BadInput(f"Another archive is being written to {path}.", "Wait until it has finished.")
+
+
+def _publish(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file so that it is on the disk, and has all of its contents from the moment at which it is there.
+
+    `BadInput` if it is there already: a link never replaces a file, as a rename does.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        with fresh.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, path)
+        except (FileExistsError, FileNotFoundError):  # on a disk whose locks do not reach the other machine
+            raise _busy(path.parent) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, so that they are on the disk."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Write the names in a folder to the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
