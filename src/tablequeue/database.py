@@ -211,8 +211,8 @@ class Database:
         """Bring the tables of all queues, topics and subscriptions to the schema version of this tablequeue.
 
         Returns the version that each had. Idempotent, and many processes may do it at once. Each has a transaction of
-        its own, which waits for the others of the same queue. A crash leaves the queue as it was. One that is refused is
-        reported when all others are upgraded.
+        its own, which waits for the others of the same queue. A crash leaves the queue as it was. A refusal of one is
+        raised when all others are upgraded.
         """
         return catalogue.upgrade_all(self._runner)
 
