@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import sys
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -72,6 +73,21 @@ def _needs_server(item: pytest.Item) -> bool:
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     kinds = [one for each in given for one in (each if isinstance(each, tuple) else [each]) if isinstance(one, Kind)]
     return any(kind.needs_server for kind in kinds) or not SERVERS.isdisjoint(item.fixturenames)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure that pytest cannot describe would end the process too: CPython's parser fails if other threads of the
+    test still run (python/cpython#106905)."""
+    try:
+        return (yield)
+    except SystemError:
+        assert call.excinfo
+        assert call.when != "collect"
+        words = "".join(traceback.format_exception(call.excinfo.value))
+        return pytest.TestReport(item.nodeid, item.location, {}, "failed", words, call.when)
 
 
 @pytest.hookimpl(wrapper=True)
