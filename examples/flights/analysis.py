@@ -13,10 +13,10 @@ from pyspark.sql import functions as f
 from examples.flights.data import airlines
 from examples.flights.processes import QUEUE
 from tablequeue.spark.reports import page, plots
-from tablequeue.spark.reports.messages import finished
+from tablequeue.spark.reports.cluster import Spark, ended
 from tablequeue.spark.reports.throughput import throughput
-from tablequeue.spark.reports.times import sketches, times
-from tablequeue.spark.reports.workers import workers
+from tablequeue.spark.reports.times import percentiles, times
+from tablequeue.spark.reports.workers import WORKERS
 
 FLIGHT = "n int, carrier string, dep_delay int, arr_delay int"
 
@@ -29,12 +29,14 @@ def analyse(spark: SparkSession, url_env: str, folder: Path) -> dict[str, Any]:
     try:
         history = spark.read.format("tablequeue").option("urlEnv", url_env).option("queue", QUEUE).load().cache()
         names = spark.createDataFrame(list(airlines().items()), "carrier string, name string")
-        messages = finished(history, QUEUE)
+        engine = Spark(spark)
+        ended(history).withColumn("queue", f.lit(QUEUE)).createOrReplaceTempView("messages")
+        engine.define("times", times(1))
         tables = {
             "carriers": carriers(history, names),
-            "times": times(sketches(messages)),
-            "throughput": throughput(messages),
-            "workers": workers(messages).drop("queue"),
+            "times": engine.frame(percentiles("queue")).drop("queue"),
+            "throughput": engine.frame(throughput()),
+            "workers": engine.frame(WORKERS).drop("queue"),
         }
         found: dict[str, Any] = {"counts": counts(history).first().asDict()}
         for name, table in tables.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,14 +17,17 @@ import pytest
 from tablequeue import Claim, Database, connect
 from tablequeue.bulk.archive import archive
 from tablequeue.errors import BadInput
-from tablequeue.spark.reports import job
-from tablequeue.spark.reports import lake as lakes
+from tablequeue.spark.reports import job, messages
+from tablequeue.spark.reports.cluster import Spark
+from tablequeue.spark.reports.duck import Duck
+from tablequeue.spark.reports.engine import Engine
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
 from tests.servers import Place
 from tests.spark.named import by_options
-from tests.support import refuses
+from tests.support import claimed, refuses
 
 NOW = datetime.now(UTC).replace(microsecond=0)
+PAGE = Path(__file__).parents[2] / "docs" / "report.md"
 
 
 def ago(seconds: float) -> datetime:
@@ -33,28 +38,26 @@ def ago(seconds: float) -> datetime:
 class Reading:
     """A queue, and what one read of it into a lake needs."""
 
-    spark: Any
+    engine: Engine
     folder: Path
     queue: Any
-    source: dict[str, str]
 
     def read(self) -> int:
         with open_lake(self.folder, "here") as lake:
-            return job.read(self.spark, lake, self.queue, self.source)
+            return job.read(self.engine, lake, self.queue)
 
-    def ids(self, window: Window = Window()) -> dict[str, list[int]]:  # noqa: B008 (it is immutable)
+    def rows(self, window: Window = Window()) -> list[dict[str, Any]]:  # noqa: B008 (it is immutable)
+        with open_lake(self.folder, "here") as lake:
+            lake.read(self.engine, [self.queue.name], window)
+            return lake.write(self.engine, "rows", "select * from messages")
+
+    def ids(self, window: Window = Window()) -> dict[str, list[int]]:  # noqa: B008
         """The ids of the messages in the lake, by their state."""
-        with open_lake(self.folder, "here") as lake:
-            rows = lake.messages(self.spark, [self.queue.name], window).select("id", "state").collect()
-        states = sorted({row["state"] for row in rows})
-        return {state: sorted(row["id"] for row in rows if row["state"] == state) for state in states}
-
-    def sketched(self) -> int:
-        """How many messages are in the sketches."""
-        with open_lake(self.folder, "here") as lake:
-            lake.update_sketches(self.spark)
-            rows = lake.sketches(self.spark, [self.queue.name], Window()).where("time = 'run'").collect()
-        return sum(row["messages"] for row in rows)
+        rows = self.rows(window)
+        return {
+            state: sorted(row["id"] for row in rows if row["state"] == state)
+            for state in sorted({row["state"] for row in rows})
+        }
 
     def finish(self, number: int, seconds_ago: float) -> list[int]:
         """Push, pop and complete; the ids."""
@@ -69,20 +72,37 @@ class Reading:
 
 
 @pytest.fixture
-def reading(spark: Any, tmp_path: Path) -> Reading:
-    url = f"sqlite:///{tmp_path / 'work.db'}"
-    return Reading(spark, tmp_path / "lake", connect(url).create_queue("work", lease=1e6), {"url": url})
+def duck(tmp_path: Path) -> Iterator[Engine]:
+    with closing(Duck(tmp_path / "scratch")) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["duck", "spark"])
+def engine(request: pytest.FixtureRequest, place: Place) -> Engine:
+    """DuckDB, and Spark, which reads the history by its data source."""
+    found = request.getfixturevalue(request.param)
+    return found if isinstance(found, Duck) else Spark(found, by_options(place))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'work.db'}"
+
+
+@pytest.fixture
+def reading(duck: Engine, url: str, tmp_path: Path) -> Reading:
+    return Reading(duck, tmp_path / "lake", connect(url).create_queue("work", lease=1e6))
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
-def test_every_message_with_its_state_on_every_engine(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+def test_every_message_with_its_state_on_every_engine(engine: Engine, db: Database, tmp_path: Path) -> None:
     queue = db.create_queue("work", max_attempts=2, lease=1e6)
-    reading = Reading(spark, tmp_path / "lake", queue, by_options(place))
+    reading = Reading(engine, tmp_path / "lake", queue)
     ids = queue.push_many(range(6), now=ago(100))
     done, dead, busy = reading.pop(3, 90)
-    done.fail("once", retry_in=0, now=ago(85))
+    done.fail('once "quoted" \\ \u6f22', retry_in=0, now=ago(85))
     queue.pop(now=ago(84)).complete(now=ago(80))  # type: ignore[union-attr]  # the failed one again
     dead.fail("never", retry_in=0, now=ago(79))
     queue.pop(now=ago(78)).fail("never", now=ago(77))  # type: ignore[union-attr]
@@ -98,21 +118,24 @@ def test_every_message_with_its_state_on_every_engine(spark: Any, db: Database, 
         "ready": ids[3:],
         "scheduled": [later],
     }
-    with open_lake(reading.folder, "here") as lake:
-        row = lake.messages(spark, ["work"], Window()).where("state = 'finished'").first()
-    message = queue.find(done.id)
-    assert message is not None
-    for name in ("pushed_at", "first_popped_at", "popped_at", "finished_at"):
-        assert row[name].astimezone(UTC) == getattr(message, name), name
-    assert [(error["attempt"], error["at"].astimezone(UTC), error["error"]) for error in row["errors"]] == [
-        (1, ago(85), "once")
-    ]
+    for row in reading.rows():
+        message = queue.find(row["id"])
+        assert message is not None
+        for name in ("state", "attempts", "pushed_at", "due_at", "first_popped_at", "popped_at", "finished_at"):
+            assert row[name] == getattr(message, name), name
+        assert [(error["attempt"], utc(error["at"]), error["consumer"], error["error"]) for error in row["errors"]] == [
+            (error.attempt, error.at, error.consumer, error.error) for error in message.errors
+        ]
 
 
-def test_a_subscription_is_read_as_a_queue(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+def utc(time: datetime) -> datetime:
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def test_a_subscription_is_read_as_a_queue(engine: Engine, db: Database, tmp_path: Path) -> None:
     topic = db.create_topic("events")
     mail = topic.subscribe("mail", max_attempts=2, lease=1e6)
-    reading = Reading(spark, tmp_path / "lake", mail, by_options(place))
+    reading = Reading(engine, tmp_path / "lake", mail)
     ids = topic.push_many(range(8), now=ago(100))
     done, dead, again = reading.pop(3, 90)
     dead.fail("never", retry=False, now=ago(85))
@@ -128,11 +151,10 @@ def test_a_subscription_is_read_as_a_queue(spark: Any, db: Database, place: Plac
     assert reading.read() == 2
     assert reading.ids() == expected | {"finished": [done.id, early.id, busy.id], "in_progress": [again.id]}
     assert reading.read() == 0
-    assert reading.sketched() == 3
 
 
-def test_lost_messages(reading: Reading) -> None:
-    reading.queue = connect(reading.source["url"]).create_queue("calls", delivery="at_most_once", lease=3600)
+def test_lost_messages(reading: Reading, url: str) -> None:
+    reading.queue = connect(url).create_queue("calls", delivery="at_most_once", lease=3600)
     ids = reading.queue.push_many(range(4), now=ago(10_000))
     reading.pop(1, 9000)[0].complete(now=ago(8999))
     reading.pop(1, 8000)
@@ -154,13 +176,13 @@ def test_what_is_finished_between_the_two_reads_is_finished(reading: Reading, mo
     reading.queue.push("x", now=ago(20))
     (claim,) = reading.pop(1, 10)
 
-    def read_live(spark: Any, queue: Any) -> Any:
-        found = read_first(spark, queue)
+    def read_live(queue: Any) -> Any:
+        found = read_first(queue)
         claim.complete(now=ago(9))
         return found
 
-    read_first = job.read_live
-    monkeypatch.setattr(job, "read_live", read_live)
+    read_first = messages.live
+    monkeypatch.setattr(messages, "live", read_live)
     reading.read()
     assert reading.ids() == {"finished": [claim.id]}
 
@@ -174,7 +196,6 @@ def test_only_what_is_new_is_added(reading: Reading) -> None:
     second = reading.finish(3, 50)
     assert [reading.read(), reading.read()] == [3, 0]
     assert reading.ids() == {"finished": first + second}
-    assert reading.sketched() == 8
 
 
 def low_id_finished_last(reading: Reading) -> None:
@@ -276,11 +297,21 @@ def test_the_lake_has_what_was_archived_in_it(reading: Reading) -> None:
     assert reading.read() == 0, "each was counted once"
 
 
-def test_the_archive_of_another_queue_is_not_read(reading: Reading) -> None:
+def test_spark_reads_archives(spark: Any, url: str, reading: Reading) -> None:
+    reading.engine = Spark(spark, {"url": url})
+    ids = reading.finish(3, 500)
+    archive(reading.queue, reading.folder / "emails", 0)
+    shutil.copytree(reading.folder / "emails", reading.folder / "another")
+    ids += reading.finish(1, 50)
+    assert reading.read() == 4
+    assert reading.ids() == {"finished": ids}
+
+
+def test_the_archive_of_another_queue_is_not_read(reading: Reading, url: str) -> None:
     first = reading.finish(2, 500)
     archive(reading.queue, reading.folder / "emails", 0)
     reading.queue.drop()
-    reading.queue = connect(reading.source["url"]).create_queue("work", lease=1e6)
+    reading.queue = connect(url).create_queue("work", lease=1e6)
     assert reading.finish(1, 50) == first[:1]
     assert reading.read() == 1
 
@@ -295,11 +326,11 @@ def test_a_lake_is_not_mixed_with_an_archive(reading: Reading, tmp_path: Path) -
         assert "no archive" in refuses(BadInput, archive, reading.queue, lake.folder, 0).cause
 
 
-def test_a_queue_that_was_dropped_and_made_again(reading: Reading) -> None:
+def test_a_queue_that_was_dropped_and_made_again(reading: Reading, url: str) -> None:
     first = reading.finish(2, 500)
     reading.read()
     reading.queue.drop()
-    reading.queue = connect(reading.source["url"]).create_queue("work", lease=1e6)
+    reading.queue = connect(url).create_queue("work", lease=1e6)
     assert reading.finish(2, 50) == first
     assert reading.read() == 2
     assert reading.ids() == {"finished": sorted(first * 2)}
@@ -312,29 +343,94 @@ class Killed(BaseException):
     pass
 
 
-def killed(*_: Any, **__: Any) -> None:
-    raise Killed
-
-
 def test_a_read_that_was_killed_is_repeated(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
-    places: list[tuple[Any, str]] = [
-        (Lake, "_save_read_until"),  # the messages are written, the time is not
-        (Path, "replace"),  # the new state is written, and not in its place
-        (lakes, "sketches"),  # all is read, no sketches are made
+    places: list[tuple[Any, str, int]] = [
+        (Path, "replace", 0),  # the messages are written, and not in their place
+        (Lake, "_save_read_until", 0),  # the messages are in their place, the time is not written
+        (Path, "replace", 1),  # the time is written, and not in its place
+        (shutil, "rmtree", 3),  # the live messages are written, and not in their place
     ]
     ids = reading.finish(3, 500)
-    for place, broken in places:
+    for place, broken, calls in places:
         ids += reading.finish(2, 100)
         with monkeypatch.context() as patch:
-            patch.setattr(place, broken, killed)
+            patch.setattr(place, broken, killed_after(getattr(place, broken), calls))
             with pytest.raises(Killed):
-                (reading.read(), reading.sketched())
-        assert reading.ids()["finished"] == ids
-    assert reading.sketched() == len(ids)
+                reading.read()
+        reading.read()
+        assert reading.ids() == {"finished": ids}
 
 
-def test_a_commit_of_spark_that_was_killed_is_made_whole(reading: Reading) -> None:
+def killed_after(method: Callable[..., Any], calls: int) -> Callable[..., Any]:
+    left = iter(range(calls))
+
+    def call(*args: Any, **named: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        return method(*args, **named)
+
+    return call
+
+
+@pytest.mark.parametrize("kind", ["messages", "live"])
+def test_what_a_killed_write_left_is_not_read(reading: Reading, kind: str) -> None:
+    """Neither of DuckDB, nor of Spark, whose files wait in `_temporary`."""
+    ids = reading.finish(3, 500)
+    reading.read()
+    there = reading.folder / kind
+    for place in (
+        "_queue=work/day=2026-01-01",
+        "queue=work/_temporary/0/task/day=2026-01-01",
+        "_temporary/0/queue=work",
+    ):
+        (there / place).mkdir(parents=True)
+        (there / place / "part-0.parquet").write_bytes(b"PAR1 half a file")
+    assert reading.read() == 0
+    assert reading.ids() == {"finished": ids}
+
+
+@pytest.mark.parametrize("name", ["ab=c %41 + \u6f22 'x' \"y\" [z] * ? {} \\", "1"])
+def test_a_lake_of_spark_and_of_duckdb_is_one(spark: Any, duck: Engine, url: str, tmp_path: Path, name: str) -> None:
+    """Each reads what the other one wrote, whatever the name of the queue, and adds no message again."""
+    queue = connect(url).create_queue(name, lease=1e6)
+    folder = tmp_path / "a lake of '1' %41"
+    one, other = Reading(duck, folder, queue), Reading(Spark(spark, {"url": url}), folder, queue)
+    ids = one.finish(2, 86_500)
+    for reading in (one, other):
+        assert reading.read() == (len(ids) if reading is one else 0)
+        assert reading.ids() == {"finished": ids}
+    ids += one.finish(2, 50)
+    live = queue.push("x", now=ago(40))
+    assert [other.read(), one.read()] == [2, 0]
+    for reading in (one, other):
+        assert reading.ids() == {"finished": ids, "ready": [live]}
+        assert {row["queue"] for row in reading.rows()} == {name}
+    with open_lake(folder, "here") as lake:
+        assert lake.size([name]) == 4
+
+
+def test_a_report_of_ones_own(spark: Any, environment: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of the page."""
+    queue = environment.create_queue("emails")
+    queue.push("x")
+    claimed(queue).complete()
+    (example,) = re.findall(
+        r"by tests/spark/test_report_lake.py -->\n```py\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M
+    )
+    exec(example, {"spark": spark})
+    assert {"producer", "consumer"} <= {*re.findall(r"\w+", capsys.readouterr().out)}
+
+
+def test_a_folder_with_any_name(duck: Engine, url: str, tmp_path: Path) -> None:
+    reading = Reading(duck, tmp_path / "a [lake] * of '1' {%41} \"?\"", connect(url).create_queue("[a] * ?", lease=1e6))
+    ids = reading.finish(2, 50)
+    assert [reading.read(), reading.read()] == [2, 0]
+    assert reading.ids() == {"finished": ids}
+
+
+def test_a_commit_of_spark_that_was_killed_is_made_whole(spark: Any, url: str, reading: Reading) -> None:
     """Spark's commit moves one file after the other to its place: some may be missing, and with them whole days."""
+    reading.engine = Spark(spark, {"url": url})
     before = reading.finish(3, 86_400)
     reading.read()
     state = (reading.folder / "lake.json").read_text()
@@ -348,18 +444,6 @@ def test_a_commit_of_spark_that_was_killed_is_made_whole(reading: Reading) -> No
     assert reading.ids() != {"finished": before + after}
     assert reading.read() > 0
     assert reading.ids() == {"finished": before + after}
-    assert reading.sketched() == 11
-
-
-def test_sketches_are_made_anew_only_for_days_that_changed(reading: Reading) -> None:
-    reading.finish(3, 2 * 86_400)
-    reading.read()
-    reading.sketched()
-    old = {file.name for file in (reading.folder / "sketches").rglob("*.parquet")}
-    reading.finish(3, 0)
-    reading.read()
-    assert reading.sketched() == 6
-    assert old < {file.name for file in (reading.folder / "sketches").rglob("*.parquet")}
 
 
 # -- windows and refusals ----------------------------------------------------------------------------------------------

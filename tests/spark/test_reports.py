@@ -1,22 +1,27 @@
-"""Each report on a tiny table whose answer is known."""
+"""Each report on a tiny table whose answer is known, by DuckDB. What Spark finds is compared with it elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import functions as f
 
-from tablequeue.spark.reports.backlog import backlog
-from tablequeue.spark.reports.consumers import consumers
-from tablequeue.spark.reports.errors import errors, kind_of
-from tablequeue.spark.reports.lost import lost
-from tablequeue.spark.reports.messages import COLUMNS, EXPIRED, events, finished
-from tablequeue.spark.reports.overview import overview
+from tablequeue.spark.reports import duck
+from tablequeue.spark.reports.backlog import BACKLOG
+from tablequeue.spark.reports.consumers import ARRIVALS, consumers
+from tablequeue.spark.reports.duck import Duck
+from tablequeue.spark.reports.errors import ERRORS, kind_of
+from tablequeue.spark.reports.lost import LOST
+from tablequeue.spark.reports.messages import EVENTS, EXPIRED, SCHEMA
+from tablequeue.spark.reports.overview import OVERVIEW
 from tablequeue.spark.reports.throughput import throughput
-from tablequeue.spark.reports.times import sketches, times
-from tablequeue.spark.reports.workers import workers
+from tablequeue.spark.reports.times import percentiles, times
+from tablequeue.spark.reports.workers import WORKERS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -25,8 +30,8 @@ def at(seconds: float | None) -> datetime | None:
     return None if seconds is None else NOON + timedelta(seconds=seconds)
 
 
-def failure(attempt: int, seconds: float, consumer: str, error: str) -> tuple[Any, ...]:
-    return attempt, at(seconds), consumer, error
+def failure(attempt: int, seconds: float, consumer: str, error: str) -> dict[str, Any]:
+    return {"attempt": attempt, "at": at(seconds), "consumer": consumer, "error": error}
 
 
 def message(
@@ -36,7 +41,7 @@ def message(
     producer: str,
     consumer: str | None,
     times: str,
-    errors: tuple[Any, ...] = (),
+    errors: tuple[dict[str, Any], ...] = (),
     due: float | None = None,
 ) -> tuple[Any, ...]:
     """`times`: pushed, first popped, last popped, finished, as seconds after noon; a dash for none."""
@@ -87,43 +92,45 @@ MESSAGES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def messages(spark: Any) -> Any:
-    return spark.createDataFrame(MESSAGES, COLUMNS)
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Duck]:
+    with closing(Duck(tmp_path)) as engine:
+        load(engine, MESSAGES)
+        yield engine
 
 
-def rows_of(frame: Any) -> list[dict[str, Any]]:
-    """Rows as dicts, times as seconds after noon."""
-    rows = [row.asDict() for row in frame.collect()]
-    return [
-        {
-            name: (value.astimezone(UTC) - NOON).total_seconds() if isinstance(value, datetime) else value
-            for name, value in row.items()
-        }
-        for row in rows
-    ]
+def load(engine: Duck, rows: list[tuple[Any, ...]]) -> None:
+    schema = pa.schema([("queue", pa.string()), *SCHEMA])
+    engine.load("messages", pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
 
 
-def table(frame: Any) -> str:
-    """Rows as lines, a dash for null: what a golden table is compared with."""
-    return "\n".join(" ".join("-" if value is None else f"{value}" for value in row.values()) for row in rows_of(frame))
+def table(engine: Duck, text: str) -> str:
+    """Rows as lines, a dash for null, times as seconds after noon: what a golden table is compared with."""
+    return "\n".join(" ".join(map(shown, row.values())) for row in engine.rows(text))
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{(value.astimezone(UTC) - NOON).total_seconds()}"
+    return "-" if value is None else f"{value}"
 
 
 def golden(text: str) -> str:
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
-def test_overview(messages: Any) -> None:
+def test_overview(engine: Duck) -> None:
     # queue messages finished retried backlog in_progress cancelled expired dead lost producers consumers, two times
-    assert table(overview(messages)) == golden("""
+    assert table(engine, OVERVIEW) == golden("""
         mail 6 3 1 2 1 0 0 1 0 2 2 0.0 3602.0
         ping 3 1 0 0 0 0 0 0 2 1 2 0.0 2.0
     """)
 
 
-def test_times_of_all_hours(messages: Any) -> None:
+def test_times_of_all_hours(engine: Duck) -> None:
+    engine.define("times", times(3600))
     # queue time messages mean p50 p95 p99 max
-    assert table(times(sketches(messages), "queue")) == golden(f"""
+    assert table(engine, percentiles("queue")) == golden(f"""
         mail wait 3 {5 / 3} 2.0 2.0 2.0 2.0
         mail run 3 {2 / 3} 0.5 1.0 1.0 1.0
         ping wait 1 0.0 0.0 0.0 0.0 0.0
@@ -131,19 +138,22 @@ def test_times_of_all_hours(messages: Any) -> None:
     """)
 
 
-def test_times_by_hour_are_those_of_the_hour_in_which_they_ended(messages: Any) -> None:
+def test_times_of_an_interval_are_those_that_ended_in_it(engine: Duck) -> None:
+    engine.define("times", times(3600))
     assert table(
-        times(sketches(messages).where("queue = 'mail'"), "hour").select("hour", "time", "messages")
-    ) == golden("""
+        engine, f"""select "at", time, messages from ({percentiles("queue", "at")}) where queue = 'mail'"""
+    ) == (
+        golden("""
         0.0 wait 3
         0.0 run 2
         3600.0 run 1
-    """)
+        """)
+    )
 
 
-def test_throughput(messages: Any) -> None:
+def test_throughput(engine: Duck) -> None:
     # queue at pushed popped failed finished cancelled expired dead lost unpopped
-    assert table(throughput(messages, 60)) == golden("""
+    assert table(engine, throughput(60)) == golden("""
         mail 0.0 6 5 3 2 0 0 1 0 0
         mail 60.0 0 0 1 0 0 0 0 0 0
         mail 3600.0 0 0 0 1 0 0 0 0 0
@@ -151,11 +161,11 @@ def test_throughput(messages: Any) -> None:
     """)
 
 
-def test_backlog(messages: Any) -> None:
+def test_backlog(engine: Duck) -> None:
+    engine.keep("throughput", throughput(1))
     # queue at backlog waiting
-    assert table(
-        backlog(throughput(messages.where("queue = 'mail'"), 1)).where("at < '2026-01-01 12:00:10'")
-    ) == golden("""
+    shown = f"""select * from ({BACKLOG}) where queue = 'mail' and "at" < timestamptz '2026-01-01 12:00:10+00'"""
+    assert table(engine, shown) == golden("""
         mail 0.0 2 2
         mail 1.0 2 2
         mail 2.0 2 2
@@ -167,14 +177,15 @@ def test_backlog(messages: Any) -> None:
     """)
 
 
-def test_the_backlog_ends_as_the_overview_says(messages: Any) -> None:
-    ends = {row["queue"]: row["backlog"] for row in rows_of(backlog(throughput(messages, 3600)))}
-    assert ends == {row["queue"]: row["backlog"] for row in rows_of(overview(messages))}
+def test_the_backlog_ends_as_the_overview_says(engine: Duck) -> None:
+    engine.keep("throughput", throughput(3600))
+    ends = {row["queue"]: row["backlog"] for row in engine.rows(BACKLOG)}
+    assert ends == {row["queue"]: row["backlog"] for row in engine.rows(OVERVIEW)}
 
 
-def test_errors(messages: Any) -> None:
+def test_errors(engine: Duck) -> None:
     # queue error failures messages finished dead first_at last_at
-    assert table(errors(messages)) == golden("""
+    assert table(engine, ERRORS) == golden("""
         mail busy 2 2 1 0 4.0 6.0
         mail lease expired 1 1 1 0 70.0 70.0
         mail order … is bad 1 1 0 1 9.0 9.0
@@ -182,26 +193,31 @@ def test_errors(messages: Any) -> None:
     """)
 
 
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        ("Traceback (most recent call last):\n  File x\nKeyError: 'id'\n", "KeyError: 'id'"),
-        ("HTTP 503", "HTTP 503"),
-        ("no row 1234567", "no row …"),
-        ("blob deadbeef0123 is gone", "blob … is gone"),
-        ("a defaced deadbeef", "a defaced deadbeef"),
-        ("x" * 300, "x" * 200),
-        ("", ""),
-        (" \n ", ""),
-    ],
-)
-def test_kinds_of_errors(spark: Any, error: str, kind: str) -> None:
-    assert spark.createDataFrame([(error,)], "error string").select(kind_of("error")).first()[0] == kind
+KINDS = [
+    ("Traceback (most recent call last):\n  File x\nKeyError: 'id'\n", "KeyError: 'id'"),
+    ("HTTP 503", "HTTP 503"),
+    ("no row 1234567", "no row …"),
+    ("blob deadbeef0123 is gone", "blob … is gone"),
+    ("a defaced deadbeef", "a defaced deadbeef"),
+    ("a1b2c3d4 and A1B2C3D4 and abcdefa1", "… and … and …"),
+    ("abcdefab1 of 1abcdef, a1b2c3D4", "… of 1abcdef, a1b2c3D4"),
+    ("12345678x 123 1234-5678 _1234", "12345678x 123 …-… _1234"),
+    ("one\\n\ttwo\t\x0b\f\r\n \n", "one\\n\ttwo"),
+    ("x" * 300, "x" * 200),
+    ("", ""),
+    (" \n ", ""),
+]
 
 
-def test_workers(messages: Any) -> None:
+def test_kinds_of_errors(engine: Duck) -> None:
+    engine.load("texts", pa.table({"error": [error for error, _ in KINDS]}))
+    found = [row["kind"] for row in engine.rows(f"select {kind_of('error')} as kind from texts")]
+    assert found == [kind for _, kind in KINDS]
+
+
+def test_workers(engine: Duck) -> None:
     # queue role name messages share first_at last_at per_second retried failures expired run_p50 run_p95
-    assert table(workers(messages)) == golden(f"""
+    assert table(engine, WORKERS) == golden(f"""
         mail producer w1 3 0.5 0.0 1.0 3.0 - - - - -
         mail producer w2 3 0.5 2.0 3.0 3.0 - - - - -
         mail consumer r1 2 {2 / 3} 1.5 2.5 2.0 0 3 0 0.5 0.5
@@ -212,15 +228,15 @@ def test_workers(messages: Any) -> None:
     """)
 
 
-def test_lost(messages: Any) -> None:
+def test_lost(engine: Duck) -> None:
     # queue id producer consumer pushed_at popped_at error
-    assert table(lost(messages)) == golden("""
+    assert table(engine, LOST) == golden("""
         ping 3 w1 r3 0.0 2.0 -
         ping 2 w1 r3 0.0 1.0 no answer
     """)
 
 
-def test_consumers(spark: Any) -> None:
+def test_consumers(engine: Duck) -> None:
     rows = [
         # One consumer, two seconds each, all pushed at once: three of four consumers too few.
         *(message("mail", id, "finished", "w", "r1", f"0 {2 * id} {2 * id} {2 * id + 2}") for id in range(4)),
@@ -228,18 +244,20 @@ def test_consumers(spark: Any) -> None:
         *(message("bulk", id, "finished", "w", "r1", "0 10 10 12", due=10 if id == 3 else None) for id in range(4)),
         message("bulk", 9, "dead", "w", "r1", "0 1 1 -"),
     ]
+    load(engine, rows)
+    engine.by_hour("consumers", ARRIVALS, lambda hour: consumers(hour, 0.5))
     # queue hour arrivals arrival_rate service_rate consumers wait_p95 needed needed_wait_p95
-    assert table(consumers(spark.createDataFrame(rows, COLUMNS), 0.5)) == golden("""
+    assert table(engine, "select * from consumers") == golden("""
         bulk 0.0 4 0.4 2.0 1 10.0 2 0.5
         mail 0.0 4 - 0.5 1 6.0 4 0.0
     """)
 
 
-def test_events(messages: Any) -> None:
-    found = events(messages.where("id = 3 and queue = 'mail' or id = 4 or id = 2 and queue = 'ping'")).orderBy(
-        "queue", "id", "at", f.desc("event")
-    )
-    assert table(found.withColumn("error", found["error"].substr(1, 5))) == golden(f"""
+def test_events(engine: Duck) -> None:
+    chosen = "id = 3 and queue = 'mail' or id = 4 or id = 2 and queue = 'ping'"
+    columns = 'queue, id, event, "at", name, substring(error, 1, 5)'
+    text = f'select {columns} from ({EVENTS}) where {chosen} order by queue, id, "at", event desc'
+    assert table(engine, text) == golden(f"""
         mail 3 pushed 1.0 w1 -
         mail 3 popped 3.0 - -
         mail 3 failed 4.0 r1 busy{chr(10)}
@@ -257,19 +275,19 @@ def test_events(messages: Any) -> None:
     """)
 
 
-def test_times_in_errors_as_every_engine_writes_them(spark: Any) -> None:
-    micros = round(NOON.timestamp() * 1e6) + 250_000
-    written = [f"{micros}", '"2026-01-01T14:00:00.25+02:00"', '"2026-01-01 12:00:00.250000"']
-    columns = "id bigint, state string, attempts int, producer string, consumer string, errors string, " + ", ".join(
-        f"{name} timestamp" for name in ("pushed_at", "due_at", "first_popped_at", "popped_at", "finished_at")
-    )
-    rows = [
-        (id, "finished", 2, "w", "r", f'[{{"attempt": 1, "at": {text}, "consumer": "r", "error": "e"}}]', *[NOON] * 5)
-        for id, text in enumerate(written)
-    ]
-    rows.append((9, "finished", 1, "w", "r", None, *[NOON] * 5))
-    found = finished(spark.createDataFrame(rows, columns), "mail")
-    assert found.columns == [column.name for column in spark.createDataFrame([], COLUMNS).schema]
-    failures = found.selectExpr("inline(errors)")
-    assert table(failures) == golden("1 0.25 r e\n" * 3)
-    assert found.where("size(errors) = 0").count() == 1
+@pytest.mark.parametrize(
+    ("macro", "mutant", "test"),
+    [
+        ("percentile_approx(value, share, size)", "quantile_cont(value, share)", test_times_of_all_hours),
+        ("sequence(first, last)", "range(first, last)", test_errors),
+        ("try_element_at(list, place)", "list[1]", test_events),
+    ],
+)
+def test_a_mutant_of_a_function_is_caught(
+    tmp_path: Path, macro: str, mutant: str, test: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(duck._MACROS, macro, mutant)
+    with closing(Duck(tmp_path)) as engine:
+        load(engine, MESSAGES)
+        with pytest.raises(AssertionError):
+            test(engine)

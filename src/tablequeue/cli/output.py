@@ -71,7 +71,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int, 
         # Here and not by rich, which would fold the other columns first. Two characters are between columns.
         place = columns.index(cut)
         widths = [
-            max(len(column), *(cell.cell_len for cell in column_cells))
+            max([len(column), *(cell.cell_len for cell in column_cells)])
             for column, *column_cells in zip(columns, *cells, strict=True)
         ]
         room = max(width - 2 * len(columns) - sum(widths) + widths[place], LEAST)

@@ -57,13 +57,14 @@ def report(
     has those that a retention has deleted meanwhile. Archives in its folders are read too. After an interruption, run
     the report again. Write times as 2030-01-31T12:00:00+00:00.
 
-    The report runs Spark on this machine. It needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
+    It needs: pip install 'tablequeue[report]'. With more than 500,000 messages it runs Spark on this machine, and
+    needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
     """
     if since and until and since >= until:
         raise click.UsageError("--since is not before --until.")
     with settings.database() as database, _progress() as step:
         step("Loading")
-        with needed_packages("A report", "spark,report"):
+        with needed_packages("A report", "report"):
             from tablequeue.spark.reports import job
             from tablequeue.spark.reports.lake import Window
         found = job.report(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
+_SO_FAR = 'over (partition by queue order by "at")'
 
+BACKLOG = f"""
+    select queue, "at",
+        cast(sum(pushed - finished - cancelled - expired - dead - lost) {_SO_FAR} as bigint) as backlog,
+        cast(sum(pushed - popped - unpopped) {_SO_FAR} as bigint) as waiting
+    from throughput order by queue, "at"
+"""
+"""The backlog at the end of each row of the table `throughput`.
 
-def backlog(throughput: DataFrame) -> DataFrame:
-    """Return the backlog at the end of each row of `throughput`.
-
-    Columns: queue, at, backlog (pushed, and not ended), waiting (of these, never popped). Messages that were purged
-    from the queue are not known, and not counted.
-    """
-    so_far = Window.partitionBy("queue").orderBy("at")
-    return throughput.select(
-        "queue",
-        "at",
-        f.sum(f.expr("pushed - finished - cancelled - expired - dead - lost")).over(so_far).alias("backlog"),
-        f.sum(f.expr("pushed - popped - unpopped")).over(so_far).alias("waiting"),
-    ).orderBy("queue", "at")
+Columns: queue, at, backlog (pushed, and not ended), waiting (of these, never popped). Messages that were purged from
+the queue are not known, and not counted.
+"""

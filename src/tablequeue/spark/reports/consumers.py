@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from heapq import heapreplace
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
 
 from tablequeue.spark.reports.messages import seconds_between
 
@@ -23,54 +21,44 @@ SHARE = 0.95
 """The share of the messages that should not wait longer than the target."""
 
 # Spark requires exactly these Arrow types.
-_WHOLE, _REAL, _TIME = (pa.int64(), "bigint"), (pa.float64(), "double"), (pa.timestamp("us", "UTC"), "timestamp")
-_COLUMNS = {
-    "queue": (pa.string(), "string"),
-    "hour": _TIME,
-    "arrivals": _WHOLE,
-    "arrival_rate": _REAL,
-    "service_rate": _REAL,
-    "consumers": _WHOLE,
-    "wait_p95": _REAL,
-    "needed": _WHOLE,
-    "needed_wait_p95": _REAL,
+COLUMNS = {
+    "queue": pa.string(),
+    "hour": pa.timestamp("us", "UTC"),
+    "arrivals": pa.int64(),
+    "arrival_rate": pa.float64(),
+    "service_rate": pa.float64(),
+    "consumers": pa.int64(),
+    "wait_p95": pa.float64(),
+    "needed": pa.int64(),
+    "needed_wait_p95": pa.float64(),
 }
 
+# The due time of a retried message is that of its last attempt, so its first arrival is taken to be its push. The run
+# times of messages of one claim overlap: each is taken to need an equal share of the claim's time.
+_CLAIM = "over (partition by queue, consumer, popped_at)"
+ARRIVALS = f"""
+    select queue, date_trunc('hour', arrived_at) as hour, id, consumer,
+        {seconds_between("date_trunc('hour', arrived_at)", "arrived_at")} as arrived,
+        greatest(0e0, {seconds_between("arrived_at", "first_popped_at")}) as wait, service
+    from (
+        select queue, id, consumer, first_popped_at,
+            case when attempts = 1 then greatest(pushed_at, due_at) else pushed_at end as arrived_at,
+            {seconds_between("popped_at", f"max(finished_at) {_CLAIM}")} / count(*) {_CLAIM} as service
+        from messages where state = 'finished' and popped_at is not null
+    ) as served
+"""
+"""When each finished message arrived, how long it waited, and how long it took a consumer; in seconds."""
 
-def consumers(messages: DataFrame, target: float) -> DataFrame:
-    """Return a row for each hour of each queue in which messages arrived that have been finished.
+
+def consumers(hour: pa.Table, target: float) -> pa.Table:
+    """Return the row of an hour of a queue, of which `hour` has the ARRIVALS.
 
     Columns: queue, hour, arrivals, arrival_rate (a second, between the first and the last), service_rate (messages a
     second that one consumer finishes), consumers (that finished them), wait_p95 (95th percentile of the seconds from
     ready to popped), needed (the fewest consumers with which it would have been at most `target`, by the model above),
     needed_wait_p95 (the percentile with so many).
     """
-    # The run times of messages of one claim overlap: each is taken to need an equal share of the claim's time.
-    claim = Window.partitionBy("queue", "consumer", "popped_at")
-    served = seconds_between(f.col("popped_at"), f.max("finished_at").over(claim)) / f.count("*").over(claim)
-    # The due time of a retried message is that of its last attempt, so its first arrival is taken to be its push.
-    arrived = f.when(f.col("attempts") == 1, f.greatest("pushed_at", "due_at")).otherwise(f.col("pushed_at"))
-    return (
-        messages.where("state = 'finished' and popped_at is not null")
-        .withColumns({"arrived_at": arrived, "service": served})
-        .select(
-            "queue",
-            f.date_trunc("hour", "arrived_at").alias("hour"),
-            "consumer",
-            seconds_between(f.date_trunc("hour", "arrived_at"), f.col("arrived_at")).alias("arrived"),
-            f.greatest(f.lit(0.0), seconds_between("arrived_at", "first_popped_at")).alias("wait"),
-            "service",
-        )
-        .groupBy("queue", "hour")
-        .applyInArrow(
-            lambda hour: _hour(hour, target), ", ".join(f"{name} {kind}" for name, (_, kind) in _COLUMNS.items())
-        )
-        .orderBy("queue", "hour")
-    )
-
-
-def _hour(hour: pa.Table, target: float) -> pa.Table:
-    hour = hour.sort_by("arrived")
+    hour = hour.sort_by([("arrived", "ascending"), ("id", "ascending")])
     arrived, service, waited = (hour[name].to_pylist() for name in ("arrived", "service", "wait"))
     span, served = arrived[-1] - arrived[0], sum(service)
     enough = needed(arrived, service, target)
@@ -85,8 +73,8 @@ def _hour(hour: pa.Table, target: float) -> pa.Table:
         enough,
         percentile(list(waits(arrived, service, enough))),
     )
-    columns = [pa.array([value], kind) for value, (kind, _) in zip(row, _COLUMNS.values(), strict=True)]
-    return pa.table(columns, [*_COLUMNS])
+    columns = [pa.array([value], kind) for value, kind in zip(row, COLUMNS.values(), strict=True)]
+    return pa.table(columns, [*COLUMNS])
 
 
 def needed(arrived: Sequence[float], service: Sequence[float], target: float) -> int:

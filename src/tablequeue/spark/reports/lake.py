@@ -2,7 +2,6 @@
 
 messages/queue=…/day=…   finished messages, by the day of their end; Parquet, without payloads
 live/queue=…             messages that were live at the last report
-sketches/queue=…/day=…   wait and run times of each hour, in mergeable sketches
 tables/…                 the reports
 lake.json                the database of the lake, and the time up to which each queue was read
 """
@@ -20,13 +19,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as f
+import pyarrow.parquet as pq
 
 from tablequeue.bulk.folder import owner_of
 from tablequeue.errors import BadInput
-from tablequeue.spark.reports.messages import COLUMNS
-from tablequeue.spark.reports.times import sketches
+from tablequeue.spark.reports.engine import Engine, Row
 
 VERSION = 1
 
@@ -35,10 +32,6 @@ VERSION = 1
 OVERLAP = timedelta(hours=1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SKETCHES = (
-    "queue string, day date, hour timestamp, time string, messages bigint, seconds double, longest double, "
-    "sketch binary"
-)
 
 
 @dataclass(frozen=True)
@@ -48,11 +41,11 @@ class Window:
     since: datetime | None = None
     until: datetime | None = None
 
-    def of(self, table: DataFrame, at: str, every: int) -> DataFrame:
-        """Return the rows of a table whose interval, of `every` seconds from `at` on, overlaps the window."""
-        if self.since is not None:
-            table = table.where(f.col(at) > f.lit(self.since - timedelta(seconds=every)))
-        return table if self.until is None else table.where(f.col(at) < f.lit(self.until))
+    def of(self, text: str, at: str, every: int) -> str:
+        """Return the rows of a report whose interval, of `every` seconds from `at` on, overlaps the window."""
+        since = self.since and self.since - timedelta(seconds=every)
+        within = f"{_limit(at, '>', since)} and {_limit(at, '<', self.until)}"
+        return f'select * from ({text}) as happened where {within} order by queue, "{at}"'
 
 
 @contextmanager
@@ -62,7 +55,7 @@ def open_lake(folder: Path, database: str) -> Iterator[Lake]:
     Raises `BadInput` for a lake of another `database`, for one that another report is writing to, and for one that
     cannot be read; OSError if the folder cannot be written to.
     """
-    for name in (".", "messages", "live", "sketches", "tables"):
+    for name in (".", "messages", "live", "tables"):
         if owner_of(folder / name):
             raise BadInput(
                 f"{folder / name} is the archive of a queue.", "Name another folder: the archive may be a folder in it."
@@ -76,7 +69,7 @@ def open_lake(folder: Path, database: str) -> Iterator[Lake]:
                 f"Another report is writing to {folder}.", "Wait until it has finished, or name another folder."
             ) from None
         lake = Lake(folder, database, _read_until(folder / "lake.json", database))
-        for name in ("messages", "live", "sketches"):
+        for name in ("messages", "live"):
             (folder / name).mkdir(exist_ok=True)
         yield lake
 
@@ -106,8 +99,7 @@ def _read_until(path: Path, database: str) -> dict[str, datetime]:
 class Lake:
     """The messages that were read from the queues of one database. Each step can be killed at any time, and repeated.
 
-    Messages are only added, each once. After them, the time up to which they were read is saved. Sketches are computed
-    again for each day whose number of messages differs from theirs.
+    Messages are only added, each once. After them, the time up to which they were read is saved.
     """
 
     folder: Path
@@ -121,97 +113,69 @@ class Lake:
         until = self.read_until.get(queue)
         return None if until is None else until - OVERLAP
 
-    def add(
-        self,
-        queue: str,
-        live: DataFrame,
-        finished: DataFrame,
-        archived: Callable[[], DataFrame | None],
-    ) -> int:
-        """Save the live messages of a queue, and those of the others that the lake does not have yet.
+    def add(self, engine: Engine, queue: str, archived: Callable[[], bool] = lambda: False) -> int:
+        """Save the messages of a queue in the table `live`, and those of the others that the lake does not have yet.
 
-        `finished` are those of the history, from `since` on; it must be read after `live`. `archived` returns those in
-        archives; it is called when the history was read, for an archive moves messages there meanwhile. Returns how
-        many were added. A crash leaves some of them, and the saved time of the last run.
+        The others are in `ended`, read from `since` on and after `live`, and in the table `archived`. `archived` makes
+        that, if there is an archive; it is called when `ended` was read, for an archive moves messages meanwhile.
+        Returns how many were added. A crash leaves some of them, and the saved time of the last run.
         """
-        spark, since = finished.sparkSession, self.since(queue)
-        added = self._append(queue, finished, since)
-        moved = archived()
-        if moved is not None:
-            added += self._append(
-                queue, moved if since is None else moved.where(f.col("finished_at") >= f.lit(since)), since
-            )
-        there = self._messages(spark, since).where(f.col("queue") == queue)  # again, as the files have changed
-        last = there.agg(f.unix_micros(f.max("finished_at"))).first()[0]
-        if last is not None:
+        since = self.since(queue)
+        added = self._append(engine, queue, "ended", since)
+        if archived():
+            # Two archives of a queue that ran at once have the same messages.
+            engine.define("moved", f"select distinct * from archived where {_limit('finished_at', '>=', since)}")
+            added += self._append(engine, queue, "moved", since)
+        self._known(engine, [queue], since)  # again, as the files have changed
+        (last,) = engine.rows("select unix_micros(max(finished_at)) as micros from known")
+        if last["micros"] is not None:
             # At most the present: a finished_at in the future must not hide messages that finish before it.
-            self._save_read_until(queue, min(_EPOCH + timedelta(microseconds=last), datetime.now(UTC)))
-        (
-            live.join(there.select("id", "pushed_at"), ["id", "pushed_at"], "left_anti")
-            .drop("queue")
-            .write.parquet(str(self.folder / "live" / f"queue={_escaped(queue)}"), "overwrite")
-        )
+            self._save_read_until(queue, min(_EPOCH + timedelta(microseconds=last["micros"]), datetime.now(UTC)))
+        engine.replace(self._of("live", queue), "select live.* from live anti join known using (id, pushed_at)")
         return added
 
-    def _append(self, queue: str, finished: DataFrame, since: datetime | None) -> int:
+    def _append(self, engine: Engine, queue: str, table: str, since: datetime | None) -> int:
         # Not by id alone: the ids of a queue that was dropped and created again begin at 1.
-        there = self._messages(finished.sparkSession, since).where(f.col("queue") == queue)
-        added = Observation()
-        (
-            finished.join(there.select("id", "finished_at"), ["id", "finished_at"], "left_anti")
-            .withColumn("day", f.to_date("finished_at"))
-            .observe(added, f.count(f.lit(1)).alias("messages"))
-            .write.partitionBy("queue", "day")
-            .parquet(str(self.folder / "messages"), "append")
-        )
-        return int(added.get["messages"])
-
-    def update_sketches(self, spark: SparkSession) -> None:
-        """Compute the sketches of all days whose messages have changed. After a crash the next run does the rest."""
-        messages = self._messages(spark)
-        counted = messages.where("state = 'finished'").groupBy("queue", "day").count()
-        summed = (
-            self._sketches(spark).where("time = 'run'").groupBy("queue", "day").agg(f.sum("messages").alias("count"))
-        )
-        stale = counted.join(summed, ["queue", "day", "count"], "left_anti").select("queue", "day").localCheckpoint()
-        (
-            sketches(messages.join(f.broadcast(stale), ["queue", "day"]), "day")
-            .write.partitionBy("queue", "day")
-            .option("partitionOverwriteMode", "dynamic")
-            .parquet(str(self.folder / "sketches"), "overwrite")
+        self._known(engine, [queue], since)
+        return engine.add(
+            self._of("messages", queue),
+            f"select {table}.*, cast(finished_at as date) as day from {table} anti join known using (id, finished_at)",
         )
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def messages(self, spark: SparkSession, queues: Sequence[str], window: Window) -> DataFrame:
-        """Return the messages of the queues that were live at some time in the window."""
-        live = spark.read.schema(COLUMNS).parquet(str(self.folder / "live"))
-        known = self._messages(spark, window.since).drop("day").unionByName(live).where(f.col("queue").isin(*queues))
-        return known if window.until is None else known.where(f.col("pushed_at") < f.lit(window.until))
+    def size(self, queues: Sequence[str]) -> int:
+        """Return the number of ended messages of these queues."""
+        files = (file for queue in queues for file in self._of("messages", queue).glob("day=*/*.parquet"))
+        return sum(pq.read_metadata(file).num_rows for file in files)
 
-    def sketches(self, spark: SparkSession, queues: Sequence[str], window: Window) -> DataFrame:
-        """Return the sketches of the hours in the window."""
-        return window.of(self._sketches(spark).where(f.col("queue").isin(*queues)), "hour", 3600)
+    def read(self, engine: Engine, queues: Sequence[str], window: Window) -> None:
+        """Make the table `messages` of those of the queues that were live at some time in the window."""
+        self._known(engine, queues, window.since)
+        engine.open("present", [self._of("live", queue) for queue in queues])
+        both = "select * from known union all select * from present"
+        engine.define("messages", f"select * from ({both}) as known where {_limit('pushed_at', '<', window.until)}")
 
-    def write(self, name: str, table: DataFrame) -> list[dict[str, Any]]:
+    def write(self, engine: Engine, name: str, text: str) -> list[Row]:
         """Write a report, and return its rows, with times in UTC. A crash leaves none, or an incomplete one."""
-        path = str(self.folder / "tables" / name)
-        table.coalesce(1).write.parquet(path, "overwrite")
-        rows = table.sparkSession.read.parquet(path).collect()
-        return [{name: _utc(value) for name, value in row.asDict().items()} for row in rows]
+        path = self.folder / "tables" / name
+        engine.replace(path, text)
+        rows = pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us").to_pylist()
+        return [{name: _utc(value) for name, value in row.items()} for row in rows]
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _messages(self, spark: SparkSession, since: datetime | None = None) -> DataFrame:
-        frame = spark.read.schema(f"{COLUMNS}, day date").parquet(str(self.folder / "messages"))
-        if since is None:
-            return frame
-        return frame.where(f.col("day") >= f.lit(since.astimezone(UTC).date())).where(
-            f.col("finished_at") >= f.lit(since)
-        )
+    def _of(self, kind: str, queue: str) -> Path:
+        return self.folder / kind / f"queue={_escaped(queue)}"
 
-    def _sketches(self, spark: SparkSession) -> DataFrame:
-        return spark.read.schema(_SKETCHES).parquet(str(self.folder / "sketches"))
+    def _known(self, engine: Engine, queues: Sequence[str], since: datetime | None) -> None:
+        """Make the table `known` of the messages that ended at `since` or later."""
+        within = "true"
+        if since is not None:
+            within = (
+                f"cast(day as date) >= date '{since.astimezone(UTC):%Y-%m-%d}' and {_limit('finished_at', '>=', since)}"
+            )
+        engine.open("known", [self._of("messages", queue) for queue in queues], within)
 
     def _save_read_until(self, queue: str, until: datetime) -> None:
         self.read_until[queue] = until
@@ -229,6 +193,13 @@ def _escaped(name: str) -> str:
     return re.sub(r"""["#%'*/:=?\\{[\]^]""", lambda found: f"%{ord(found[0]):02X}", name)
 
 
+def _limit(column: str, sign: str, time: datetime | None) -> str:
+    micros = None if time is None else (time - _EPOCH) // timedelta(microseconds=1)
+    return "true" if micros is None else f'"{column}" {sign} timestamp_micros({micros})'
+
+
 def _utc(value: Any) -> Any:
-    # PySpark returns naive times in the time zone of the machine.
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
+    if not isinstance(value, datetime):
+        return value
+    # A file of Spark has times without a zone.
+    return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)

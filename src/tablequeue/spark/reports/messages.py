@@ -1,110 +1,144 @@
-"""The input of the reports: the messages of queues, live and finished, and their events."""
+"""The input of the reports: the messages of queues, live and ended, and what happened to them.
+
+The reports are texts of SQL, which DuckDB and Spark both run, over the table `messages`. A text writes what both know:
+identifiers in double quotes, functions by Spark's names, and times in whole microseconds.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from tablequeue.bulk import arrow
 from tablequeue.consumer import Consumer
-from tablequeue.model.message import Message
+from tablequeue.model.message import load_errors
 from tablequeue.model.pacing import LARGEST
 from tablequeue.queue import Queue
 
-NAMES = (
-    "queue id state attempts producer consumer pushed_at due_at first_popped_at popped_at finished_at errors"
-).split()
-"""The columns of `messages`, the argument of every report: those of a message without payload and headers.
+_ERROR = pa.struct([("attempt", pa.int32()), ("at", arrow.TIME), ("consumer", pa.string()), ("error", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("state", pa.string()),
+        ("attempts", pa.int32()),
+        ("producer", pa.string()),
+        ("consumer", pa.string()),
+        ("pushed_at", arrow.TIME),
+        ("due_at", arrow.TIME),
+        ("first_popped_at", arrow.TIME),
+        ("popped_at", arrow.TIME),
+        ("finished_at", arrow.TIME),
+        ("errors", pa.list_(_ERROR)),
+    ]
+)
+"""The columns of a message without payload and headers; in `messages` its queue comes before them.
 
 `state` is finished, cancelled, expired, lost (delivered at most once, and not completed within its lease), or that of a
-live message;
-`errors` is never null.
+live message; `errors` is never null.
 """
-COLUMNS = (
-    "queue string, id bigint, state string, attempts int, producer string, consumer string, pushed_at timestamp, "
-    "due_at timestamp, first_popped_at timestamp, popped_at timestamp, finished_at timestamp, "
-    "errors array<struct<attempt: int, at: timestamp, consumer: string, error: string>>"
-)
 
 ENDS = ("finished", "cancelled", "expired", "dead", "lost")
 """The states in which nothing is to be done any more."""
 
+EVERY = arrow.Range(0, (1 << 63) - 1)
+
 EXPIRED = "lease expired"
 """The error of an attempt whose consumer died, or took longer than its lease."""
 
-_ERRORS = "array<struct<attempt: int, at: string, consumer: string, error: string>>"
+LAST = "try_element_at(errors, -1)"
+"""The last error of a message."""
+
+FAILURES = """
+    select queue, id, state, try_element_at(errors, place) as failure, place = cardinality(errors) as last
+    from (
+        select *, explode(sequence(1, cardinality(errors))) as place from messages where cardinality(errors) > 0
+    ) as failed
+"""
+"""A row for each error of each message, and whether it is the last one."""
+
+# A dead letter ended with its last error, a lost message with its pop.
+EVENTS = f"""
+    select * from (
+        select queue, id, 'pushed' as event, pushed_at as "at", producer as name, cast(null as string) as error
+        from messages
+        union all
+        select queue, id, 'popped', first_popped_at, null, null from messages
+        union all
+        select queue, id, 'failed', failure."at", failure.consumer, failure.error from ({FAILURES}) as failures
+        union all
+        select queue, id, state, coalesce(finished_at, case when state = 'dead' then {LAST}."at" end, popped_at),
+            consumer, null
+        from messages where state in {ENDS}
+    ) as events
+    where "at" is not null
+"""
+"""A row for each event: queue, id, event, at, name (of the producer or consumer, if known), error.
+
+`event` is pushed, popped (the first time), failed (an attempt, or its lease), or the end of a message: finished,
+cancelled, expired, dead or lost.
+"""
 
 
-def finished(history: DataFrame, queue: str) -> DataFrame:
-    """Return the messages of a history that have ended, as the data source reads it, in a session with the zone UTC."""
-    return _messages(history.where("finished_at is not null"), queue)
+def seconds_between(start: str, end: str) -> str:
+    return f"(unix_micros({end}) - unix_micros({start})) / 1e6"
 
 
-def live(table: DataFrame, queue: Consumer) -> DataFrame:
-    """Return the live messages of a queue, as the data source reads it, and its lost messages."""
-    found = _messages(table, queue.name, finished_at=f.lit(None).cast("timestamp"))
+def bucket(at: str, every: int) -> str:
+    """The beginning of the interval of `every` seconds, counted from 1970, in which a time lies."""
+    size = every * 1_000_000
+    return f"timestamp_micros(cast(floor(unix_micros({at}) / {size}) * {size} as bigint))"
+
+
+def live(queue: Consumer) -> pa.Table:
+    """Read the live messages of a queue, and its lost messages."""
+    found = _read(queue, "queue", EVERY)
     if not isinstance(queue, Queue) or queue.definition.delivery != "at_most_once":
         return found
     lost = {message.id for message in queue.lost(LARGEST)}
     rows = [
-        _row(queue.name, one, "lost" if one.id in lost else "in_progress") for one in queue.lost(LARGEST, older_than=0)
+        {name: getattr(message, name) for name in SCHEMA.names}
+        | {"state": "lost" if message.id in lost else "in_progress", "errors": _plain(message.errors)}
+        for message in queue.lost(LARGEST, older_than=0)
     ]
-    return found.unionByName(table.sparkSession.createDataFrame(rows, COLUMNS))
+    return pa.concat_tables([found, pa.Table.from_pylist(rows, SCHEMA)])
 
 
-def _messages(table: DataFrame, queue: str, **columns: Column) -> DataFrame:
-    errors = f.from_json(f.coalesce("errors", f.lit("[]")), _ERRORS)
-    errors = f.transform(errors, lambda error: error.withField("at", _time(error["at"])))
-    return table.withColumns({"queue": f.lit(queue), "errors": errors, **columns}).select(*NAMES)
+def ended(queue: Consumer, since: datetime | None) -> pa.Table:
+    """Read the messages of a history that have ended, at `since` or later."""
+    return _ended(_read(queue, "history", EVERY._replace(since=since)))
 
 
-def _time(text: Column) -> Column:
-    """Parse a time in the errors, which engines write as microseconds or as text."""
-    return f.coalesce(f.timestamp_micros(text.try_cast("bigint")), text.try_cast("timestamp"))
+def archived(queue: Consumer, files: Sequence[Path]) -> pa.Table:
+    """Read the messages in the files of archives of a queue."""
+    tables = (pq.read_table(file, columns=SCHEMA.names, partitioning=None) for file in files)
+    return _ended(pa.concat_tables(_parsed(queue, table) for table in tables))
 
 
-def _row(queue: str, message: Message, state: str) -> tuple[Any, ...]:
-    errors = [(error.attempt, error.at, error.consumer, error.error) for error in message.errors]
-    values = {"queue": queue, "state": state, "errors": errors}
-    return tuple(values[name] if name in values else getattr(message, name) for name in NAMES)
+def _ended(table: pa.Table) -> pa.Table:
+    return table.filter(table["finished_at"].is_valid())
 
 
-def events(messages: DataFrame) -> DataFrame:
-    """Return a row for each event: queue, id, event, at, name (of the producer or consumer, if known), error.
-
-    `event` is pushed, popped (the first time), failed (an attempt, or its lease), or the end of a message: finished,
-    cancelled, expired, dead or lost.
-    """
-    none = f.lit(None).cast("string")
-
-    def event(event: Column, at: Column, name: Column, error: Column = none) -> Column:
-        return f.struct(event.alias("event"), at.alias("at"), name.alias("name"), error.alias("error"))
-
-    # A dead letter ended with its last error, a lost message with its pop.
-    end = f.coalesce(
-        "finished_at", f.when(f.col("state") == "dead", f.get("errors", f.size("errors") - 1)["at"]), f.col("popped_at")
-    )
-    ended = f.col("state").isin(*ENDS)
-    happened = f.concat(
-        f.array(
-            event(f.lit("pushed"), f.col("pushed_at"), f.col("producer")),
-            event(f.lit("popped"), f.col("first_popped_at"), none),
-            event(f.when(ended, f.col("state")), end, f.col("consumer")),
-        ),
-        f.transform("errors", lambda error: event(f.lit("failed"), error["at"], error["consumer"], error["error"])),
-    )
-    return (
-        messages.select("queue", "id", f.explode(happened).alias("happened"))
-        .select("queue", "id", "happened.*")
-        .where("event is not null and at is not null")
-    )
+def _read(queue: Consumer, source: arrow.Source, within: arrow.Range) -> pa.Table:
+    columns = arrow.columns(queue, source)
+    schema = pa.schema([columns.field(name) for name in SCHEMA.names if name in columns.names])
+    bounds = arrow.bounds(queue, source, within)
+    read = pa.Table.from_batches(arrow.batches(queue, source, bounds, schema) if bounds else (), schema)
+    return _parsed(queue, read)
 
 
-def seconds_between(start: str | Column, end: str | Column) -> Column:
-    return (f.unix_micros(end) - f.unix_micros(start)) / f.lit(1e6)
+def _parsed(queue: Consumer, read: pa.Table) -> pa.Table:
+    """Return the messages with the columns of SCHEMA, and their errors from JSON."""
+    load_time = queue.context.engine.load_time
+    errors = [_plain(load_errors(text and json.loads(text), load_time)) for text in read["errors"].to_pylist()]
+    known = {name: read[name] for name in read.column_names} | {"errors": pa.array(errors, SCHEMA.field("errors").type)}
+    return pa.table([known.get(field.name, pa.nulls(len(read), field.type)) for field in SCHEMA], SCHEMA)
 
 
-def bucket(at: str, every: int) -> Column:
-    """Return the beginning of the interval of `every` seconds, counted from 1970, in which a time lies."""
-    return f.timestamp_seconds(f.floor(f.unix_micros(at) / f.lit(every * 1_000_000)) * f.lit(every))
+def _plain(errors: Any) -> list[dict[str, Any]]:
+    return [{name: getattr(error, name) for name in _ERROR.names} for error in errors]

@@ -22,12 +22,16 @@ class Plot(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows, their title, and a sentence of explanation. A folded table is closed at first."""
+    """Rows, their title, and a sentence of explanation. A folded table is closed at first.
+
+    The first column of a linked table has the titles of the sections after its own, in their order.
+    """
 
     title: str
     words: str
     rows: Sequence[Row]
     folded: bool = False
+    linked: bool = False
 
 
 @dataclass(frozen=True)

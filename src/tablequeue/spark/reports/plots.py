@@ -2,73 +2,57 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
-import warnings
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import Any
+from unicodedata import east_asian_width
 
-import matplotlib as mpl
-from matplotlib.dates import MINUTELY, SECONDLY, AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from tablequeue.spark.reports.marks import Mark, counts, moments, number, seconds
 
 # Colours that colour-blind people can distinguish, on white and on black.
 BLUE, ORANGE, GREEN, RED = "#3b82c4", "#e08a1e", "#3a9d6a", "#c9485b"
-_INK = "#888888"  # replaced by the colour of the text
-mpl.rcParams.update(
-    {
-        "svg.fonttype": "none",  # text stays text: searchable, and small
-        "svg.hashsalt": "tablequeue",  # the same plot is the same text in every run
-        "text.parse_math": False,  # a name may have a $
-        "timezone": "UTC",
-        "font.family": "sans-serif",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        **{f"{part}.color": _INK for part in ("text", "xtick", "ytick")},
-        "axes.edgecolor": _INK,
-        "axes.labelcolor": _INK,
-    }
-)
-_SIZE = (6.4, 2.8)
+
+_WIDTH, _HEIGHT = 460, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 434, 22, 160  # the edges of the axes
+_BAR = 20
+_LETTER = 5.6  # the width of a letter, more or less
 _LONGEST = 32  # a name's letters
 _WIDTHS = (2.8, 2.0, 1.2)  # a line under another one stays visible beside it
-_ROOM = 1.05  # above the highest value
-_STEPS = (1, 2, 5, 10)  # between two marks, times a power of ten
-# Seconds that an axis of times has a mark for.
-_MARKS = (0, 1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, *(days * 86400 for days in (1, 7, 30, 365)))
-# The formats of marks on a time axis whose distance is years, months, days, hours, minutes or seconds; and of the first
-# mark of each longer unit.
-_MARKED = ("%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
-_BEGUN = ("%Y", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M:%S")
 
 
-# The least number of seconds for each unit, its length in seconds, and its name.
-_UNITS = (
-    (86400, 86400, "d"),
-    (3600, 3600, "h"),
-    (60, 60, "min"),
-    (1, 1, "s"),
-    (1e-9, 1e-3, "ms"),
-    (-math.inf, 1, "s"),
-)
+@dataclass(frozen=True)
+class _Axis:
+    """The values from `low` to `high` between two places. `bend` is what is even along the axis."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    marks: Sequence[Mark]
+    bend: Callable[[float], float] = float
+
+    def at(self, value: float) -> float:
+        low, high = self.bend(self.low), self.bend(self.high)
+        return round(self.start + (self.end - self.start) * (self.bend(value) - low) / (high - low), 1)
 
 
 def bars(names: Sequence[str], values: Sequence[float], label: str, color: str = BLUE) -> str:
     """Return horizontal bars, the first name on top."""
+    shown = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    left = 12 + max(map(_length, shown))
     rows = max(len(names), 4)  # so that a single bar does not fill the plot
-    figure = Figure(figsize=(_SIZE[0], 0.8 + 0.28 * rows), layout="constrained")
-    axes = figure.subplots()
-    drawn = axes.barh(range(len(names)), values, height=0.7, color=color)
-    axes.bar_label(drawn, [number(value) for value in values], padding=3, color=_INK, fontsize=9)
-    axes.set_yticks(range(len(names)), [_short(name) for name in names])
-    axes.set_ylim(rows - 0.5, -0.5)
-    axes.margins(x=0.12)
-    _mark(axes.xaxis, values)
-    axes.set_xlabel(label)
-    return _svg(figure, label)
+    bottom = 8 + _BAR * rows
+    x = _Axis(0, max(*values, 0) or 1, left, _WIDTH - 24 - max(_length(number(value)) for value in values), ())
+    marks = [mark for mark in counts(values, x.high, 5) if x.at(mark.value) < _WIDTH]
+    drawn = []
+    for row, (name, value) in enumerate(zip(shown, values, strict=True)):
+        y, end = 8 + _BAR * row, max(x.at(value), left)
+        drawn.append(f'<rect x="{left:.1f}" y="{y + 3}" width="{end - left:.1f}" height="14" fill="{color}"/>')
+        drawn += [_text(left - 6, y + 14, name, "end"), _text(end + 4, y + 14, number(value), "start")]
+    frame = [_path(f"M{left:.1f} 8V{bottom}H{_WIDTH - 12}"), *_under(x, marks, bottom, label, (left + _WIDTH - 12) / 2)]
+    return _svg([*drawn, *frame], label, bottom + 34)
 
 
 def lines(
@@ -88,115 +72,125 @@ def lines(
     missing there is a gap. `level` is where a dashed line is drawn, the target. `times`: what is shown are seconds, few
     or many.
     """
-    figure, axes = _axes(x, span, x_label, y_label)
+    across, label = _across(x, span, x_label)
+    shown = [value for values in series.values() for value in values if value is not None]
+    up = _seconds([*shown, *([] if level is None else [level])]) if times else _from_zero(shown)
+    drawn, legend = [], []
     for (name, values), color, width in zip(series.items(), colors, _WIDTHS, strict=False):
         # The round cap makes a dot of a step that is too short to be seen.
-        axes.plot(*_steps(x, span, values), label=name, color=color, linewidth=width, solid_capstyle="round")
-    shown = [value for values in series.values() for value in values if value is not None]
+        style = f'stroke="{color}" stroke-width="{width}" stroke-linecap="round" stroke-linejoin="round"'
+        drawn.append(_path(_steps(across, up, x, span, values), style))
+        legend.append((name, style))
     if level is not None:
-        axes.axhline(level, color=_INK, linestyle="--", linewidth=1, label="target")
-        shown.append(level)
-    if times:
-        low, high = min(shown, default=0), max(shown, default=0)
-        axes.set_yscale("symlog", linthresh=1e-3)
-        below, above = [mark for mark in _MARKS if mark < low], [mark for mark in _MARKS if mark > high]
-        axes.set_ylim(max(below, default=0), min(above, default=2 * high))
-        axes.yaxis.set_major_locator(FixedLocator(_MARKS))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
-    else:
-        _from_zero(axes, shown)
-    _legend(axes)
-    return _svg(figure, y_label)
+        style = 'stroke="currentColor" stroke-dasharray="4 3"'
+        drawn.append(_path(f"M{_LEFT} {up.at(level)}H{_RIGHT}", style))
+        legend.append(("target", style))
+    return _svg([*_frame(across, up, label, y_label), *drawn, *_legend(legend)], y_label)
 
 
 def areas(x: Sequence[Any], span: Any, series: Mapping[str, Sequence[float]], y_label: str) -> str:
     """Return stacked areas with steps. A value is valid from its x to the next one; the last one for `span`."""
-    figure, axes = _axes(x, span, "", y_label)
-    edges = [*x, x[-1] + span]
-    floor = [0.0] * len(edges)
-    for (name, values), color in zip(series.items(), (ORANGE, BLUE), strict=False):
-        top = [low + value for low, value in zip(floor, [*values, values[-1]], strict=True)]
-        axes.fill_between(edges, floor, top, step="post", label=name, color=color, alpha=0.8, linewidth=0)
-        floor = top
-    _from_zero(axes, floor)
-    _legend(axes)
-    return _svg(figure, y_label)
+    across, label = _across(x, span, "")
+    edges = [across.at(_plain(edge)) for edge in (*x, x[-1] + span)]
+    tops = [[0.0] * len(x)]
+    for values in series.values():
+        tops.append([low + value for low, value in zip(tops[-1], values, strict=True)])
+    up = _from_zero(tops[-1])
+    drawn, legend = [], []
+    for name, floor, top, color in zip(series, tops, tops[1:], (ORANGE, BLUE), strict=False):
+        style = f'fill="{color}" fill-opacity=".8" stroke="none"'
+        back = "".join(f"V{up.at(low)}H{edge}" for low, edge in zip(reversed(floor), reversed(edges[:-1]), strict=True))
+        there = "".join(f"V{up.at(high)}H{edge}" for high, edge in zip(top, edges[1:], strict=True))
+        drawn.append(_path(f"M{edges[0]} {up.at(floor[0])}{there}{back}Z", style))
+        legend.append((name, f'stroke="{color}" stroke-width="7"'))
+    return _svg([*_frame(across, up, label, y_label), *drawn, *_legend(legend)], y_label)
 
 
-def number(value: float) -> str:
-    """Return a number with commas between thousands, or with three digits if it is small."""
-    if value == int(value) or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:,.3g}"
+# -- axes ------------------------------------------------------------------------------------------------------------
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in a suitable unit."""
-    size, unit = next((size, unit) for least, size, unit in _UNITS if seconds >= least)
-    return f"{number(seconds / size)} {unit}"
-
-
-def _axes(x: Sequence[Any], span: Any, x_label: str, y_label: str) -> tuple[Figure, Any]:
-    """Return axes from the first x to the end of the last one. The label of a time axis names its days."""
-    figure = Figure(figsize=_SIZE, layout="constrained")
-    axes = figure.subplots()
+def _across(x: Sequence[Any], span: Any, label: str) -> tuple[_Axis, str]:
+    """Return the axis from the first x to the end of the last one, and its label: that of times names their days."""
     first, end = x[0], x[-1] + span
-    axes.set_xlim(first, end)
-    if isinstance(first, datetime):
-        # With these limits there is an interval that fits every length.
-        locator = AutoDateLocator(minticks=3, maxticks=7)
-        locator.intervald |= dict.fromkeys((SECONDLY, MINUTELY), (1, 2, 5, 10, 15, 30))
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(
-            ConciseDateFormatter(locator, formats=_MARKED, zero_formats=_BEGUN, show_offset=False)
-        )
-        days = sorted({f"{day:%Y-%m-%d}" for day in (first, end - timedelta.resolution)})
-        x_label = f"{' to '.join(days)}, UTC"
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.grid(axis="y", color=_INK, alpha=0.25)
-    return figure, axes
+    if isinstance(first, int | float):
+        marks = [mark for mark in counts([first], end) if mark.value >= first]
+    else:
+        marks = moments(first, end)
+        days = sorted({f"{day:%Y-%m-%d}" for day in (first, end - type(span).resolution)})
+        label = f"{' to '.join(days)}, UTC"
+    return _Axis(_plain(first), _plain(end), _LEFT, _RIGHT, marks), label
 
 
-def _steps(x: Sequence[Any], span: Any, values: Sequence[float | None]) -> tuple[list[Any], list[float]]:
-    """Return the corners of a line with steps, with a gap where an x is not the end of the last one."""
-    across: list[Any] = []
-    up: list[float] = []
+def _from_zero(values: Sequence[float]) -> _Axis:
+    high = max(values, default=0) * 1.05 or 1
+    return _Axis(0, high, _BOTTOM, _TOP, counts(values, high))
+
+
+def _seconds(values: Sequence[float]) -> _Axis:
+    low, high, marks = seconds(values)
+    return _Axis(low, high, _BOTTOM, _TOP, marks, lambda value: math.log1p(value / 1e-3))
+
+
+def _plain(value: Any) -> float:
+    return value if isinstance(value, int | float) else value.timestamp()
+
+
+def _steps(across: _Axis, up: _Axis, x: Sequence[Any], span: Any, values: Sequence[float | None]) -> str:
+    """Return a line with steps, with a gap where an x is not the end of the last one, or a value is missing."""
+    path, end = "", None
     for at, value in zip(x, values, strict=True):
-        if across and across[-1] != at:
-            across.append(at)
-            up.append(math.nan)
-        across += [at, at + span]
-        up += [math.nan if value is None else value] * 2
-    return across, up
+        if value is not None:
+            start = f"V{up.at(value)}" if end == at else f"M{across.at(_plain(at))} {up.at(value)}"
+            path += f"{start}H{across.at(_plain(at + span))}"
+            end = at + span
+    return path
 
 
-def _from_zero(axes: Any, values: Sequence[float]) -> None:
-    axes.set_ylim(0, max(values, default=0) * _ROOM or 1)
-    _mark(axes.yaxis, values)
+# -- shapes ----------------------------------------------------------------------------------------------------------
 
 
-def _mark(axis: Any, values: Sequence[float]) -> None:
-    """Mark an axis with numbers in the format of `number`, with whole ones if the values are whole."""
-    axis.set_major_locator(MaxNLocator("auto", steps=_STEPS, integer=all(value == int(value) for value in values)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+def _frame(across: _Axis, up: _Axis, x_label: str, y_label: str) -> Iterator[str]:
+    for mark in up.marks:
+        place = up.at(mark.value)
+        yield _path(f"M{_LEFT} {place}H{_RIGHT}", 'stroke="currentColor" stroke-opacity=".25"')
+        yield _text(_LEFT - 6, place + 3.5, mark.text, "end")
+    yield _path(f"M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}", 'class="axes" stroke="currentColor"')
+    yield from _under(across, across.marks, _BOTTOM, x_label, (_LEFT + _RIGHT) / 2)
+    if y_label:
+        middle = (_TOP + _BOTTOM) / 2
+        yield f'<g transform="rotate(-90 10 {middle})">{_text(10, middle + 3, y_label)}</g>'
 
 
-def _legend(axes: Any) -> None:
-    axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+def _under(axis: _Axis, marks: Sequence[Mark], bottom: float, label: str, middle: float) -> Iterator[str]:
+    for mark in marks:
+        place = axis.at(mark.value)
+        yield _path(f"M{place} {bottom}v3.5")
+        yield _text(place, bottom + 14, mark.text)
+    yield _text(middle, bottom + 29, label)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+def _legend(names: Sequence[tuple[str, str]]) -> Iterator[str]:
+    at = float(_LEFT)
+    for name, style in names:
+        yield _path(f"M{at:.1f} 9h18", style)
+        yield _text(at + 23, 12.5, name, "start")
+        at += 36 + _length(name)
 
 
-def _svg(figure: Figure, label: str) -> str:
-    figure.patch.set_alpha(0)
-    for axes in figure.axes:
-        axes.patch.set_alpha(0)
-    buffer = io.StringIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # fonts here may lack a letter that those of the browser have
-        figure.savefig(buffer, format="svg", metadata={"Creator": None, "Date": None, "Title": label})
-    svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), count=1, flags=re.DOTALL)
-    return svg.replace(_INK, "currentColor")
+def _path(shape: str, style: str = 'stroke="currentColor"') -> str:
+    return f'<path d="{shape}" {style}/>' if "fill=" in style else f'<path d="{shape}" fill="none" {style}/>'
+
+
+def _text(x: float, y: float, words: str, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>' if words else ""
+
+
+def _length(words: str) -> float:
+    return _LETTER * sum(2 if east_asian_width(letter) in "WF" else 1 for letter in words)
+
+
+def _svg(shapes: Sequence[str], label: str, height: float = _HEIGHT) -> str:
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}" fill="currentColor" '
+        f'font-family="sans-serif" font-size="10.5">{"".join(shapes)}</svg>'
+    )

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tablequeue.spark.reports import plots
+from tablequeue.spark.reports.marks import duration
 from tablequeue.spark.reports.page import Plot, Row, Section, Table, render
-from tablequeue.spark.reports.plots import BLUE, GREEN, ORANGE, RED, duration
+from tablequeue.spark.reports.plots import BLUE, GREEN, ORANGE, RED
 from tablequeue.spark.reports.times import SHARES
 
 Rows = Sequence[Row]
@@ -20,26 +21,31 @@ _ROWS = 20
 _BARS = 12
 
 _HOUR = timedelta(hours=1)
+# Of fewer hours, what is known by the hour is a table and no plot.
+_HOURS = 3
 
 
-def page(found: Mapping[str, Rows], target: float, every: int, read_at: datetime) -> str:
-    """Return the page. `target` is that of `consumers`, `every` is the interval of throughput in seconds."""
+def page(found: Mapping[str, Rows], target: float, every: int, of_times: int, read_at: datetime) -> str:
+    """Return the page. `target` is that of `consumers`, the others are the intervals of throughput and of times.
+
+    All are seconds.
+    """
     queues = found["overview"]
     span = "There are no messages yet."
     if queues:
         first, last = min(row["first_at"] for row in queues), max(row["last_at"] for row in queues)
         span = f"From {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}, read at {read_at:%Y-%m-%d %H:%M:%S}, UTC."
-    sections = [_section(row, found, target, every) for row in queues]
+    sections = [_section(row, found, target, every, of_times) for row in queues]
     title = f"Report on {_count(len(queues), 'queue')}"
     if len(queues) == 1:
         return render(title, span, {}, sections)
     words = "Wait and run times in seconds; consumers are those needed in the busiest hour."
-    sections.insert(0, Section("All queues", "", tables=[Table("", words, _compared(found))]))
+    sections.insert(0, Section("All queues", "", tables=[Table("", words, _compared(found), linked=True)]))
     total = {name: sum(row[name] for row in queues) for name in COUNTS}
     return render(title, span, total, sections)
 
 
-def _section(row: Row, found: Mapping[str, Rows], target: float, every: int) -> Section:
+def _section(row: Row, found: Mapping[str, Rows], target: float, every: int, of_times: int) -> Section:
     mine = {
         name: [{column: value for column, value in row.items() if column != "queue"} for row in _of(row, rows)]
         for name, rows in found.items()
@@ -51,7 +57,7 @@ def _section(row: Row, found: Mapping[str, Rows], target: float, every: int) -> 
         row["queue"],
         " ".join(_findings(mine, times, target)),
         facts,
-        [*_over_time(mine, every), *_times(mine, target), *_consumers(mine, target), *_workers(mine)],
+        [*_over_time(mine, every), *_times(mine, target, of_times), *_consumers(mine, target), *_workers(mine)],
         list(_tables(mine)),
     )
 
@@ -104,22 +110,23 @@ def _over_time(mine: Mapping[str, Rows], every: int) -> Iterator[Plot]:
         )
 
 
-def _times(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
+def _times(mine: Mapping[str, Rows], target: float, every: int) -> Iterator[Plot]:
+    span = timedelta(seconds=every)
     for time, words in (
-        ("wait", "From the push to the first pop, by the hour of that pop."),
-        ("run", "From the last pop to the finish, by the hour of the finish."),
+        ("wait", "From the push to the first pop, by the time of that pop."),
+        ("run", "From the last pop to the finish, by the time of the finish."),
     ):
-        hours = [row for row in mine["hours"] if row["time"] == time]
-        if hours:
-            series = {name: [row[name] for row in hours] for name in reversed(SHARES)}
-            x, level = [row["hour"] for row in hours], target if time == "wait" else None
-            plot = plots.lines(x, _HOUR, series, "", (RED, ORANGE, BLUE), level=level, times=True)
+        spans = [row for row in mine["spans"] if row["time"] == time]
+        if spans:
+            series = {name: [row[name] for row in spans] for name in reversed(SHARES)}
+            x, level = [row["at"] for row in spans], target if time == "wait" else None
+            plot = plots.lines(x, span, series, "", (RED, ORANGE, BLUE), level=level, times=True)
             yield Plot(f"{time.capitalize()} times.", words, plot)
 
 
 def _consumers(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
     rows = mine["consumers"]
-    if not rows:
+    if len(rows) < _HOURS:
         return
     x = [row["hour"] for row in rows]
     counts = {"needed": [row["needed"] for row in rows], "present": [row["consumers"] for row in rows]}
@@ -164,7 +171,10 @@ def _tables(mine: Mapping[str, Rows]) -> Iterator[Table]:
     yield Table("Lost.", f"Messages delivered at most once, and never completed{_more(lost)}.", lost[:_ROWS])
     yield Table("Producers and consumers.", f"Run times in seconds{_more(workers)}.", workers[:_ROWS], folded=True)
     yield Table(
-        "Load by hour.", f"Rates per second, waits in seconds{_more(consumers)}.", consumers[-_ROWS:], folded=True
+        "Load by hour.",
+        f"Rates per second, waits in seconds{_more(consumers)}.",
+        consumers[-_ROWS:],
+        folded=len(consumers) >= _HOURS,
     )
 
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from tablequeue.spark.reports.messages import ENDS, EVENTS, bucket
 
-from tablequeue.spark.reports.messages import ENDS, bucket, events
+_COUNTED = ", ".join(
+    f"count(*) filter (where event = '{event}') as {event}" for event in ("pushed", "popped", "failed", *ENDS)
+)
 
-EVENTS = ("pushed", "popped", "failed", *ENDS)
 
-
-def throughput(messages: DataFrame, every: int = 1) -> DataFrame:
+def throughput(every: int = 1) -> str:
     """Return a row for each interval of `every` seconds with events.
 
     Columns: queue, at (their beginning), pushed, popped (first time), failed (attempts), finished, cancelled, expired,
     dead, lost, unpopped (cancelled or expired, and never popped).
     """
-    event = f.col("event")
-    unpopped = event.isin("cancelled", "expired") & f.col("name").isNull()
-    return (
-        events(messages)
-        .groupBy("queue", bucket("at", every).alias("at"))
-        .agg(*(f.count_if(event == one).alias(one) for one in EVENTS), f.count_if(unpopped).alias("unpopped"))
-        .orderBy("queue", "at")
-    )
+    return f"""
+        select queue, {bucket('"at"', every)} as "at", {_COUNTED},
+            count(*) filter (where event in ('cancelled', 'expired') and name is null) as unpopped
+        from ({EVENTS}) as events group by 1, 2 order by 1, 2
+    """
