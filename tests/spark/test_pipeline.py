@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -27,6 +28,7 @@ from tablequeue.spark.pipeline import (
     FromSpark,
     Pipeline,
     ToDelta,
+    ToIceberg,
     ToParquet,
     ToQueue,
     attempt,
@@ -71,6 +73,7 @@ class Sinks:
             ToQueue(self.queue.name, as_messages),
             ToParquet(self.lake, partition_by=["odd"]),
             ToDelta(self.delta, partition_by=["odd"]),
+            ToIceberg("iceberg.numbers", str(Path(self.delta).parent), partition_by=["odd"]),
             ForeachBatch(see),
         )
 
@@ -79,7 +82,13 @@ class Sinks:
             "queue": Counter(message.payload["n"] for message in self.queue.peek(10_000)),
             "parquet": Counter(row.n for row in spark.read.parquet(self.lake).select("n").collect()),
             "delta": Counter(DeltaTable(self.delta).to_pyarrow_table()["n"].to_pylist()),
+            "iceberg": Counter(self._of_iceberg()),
         }
+
+    def _of_iceberg(self) -> list[int]:
+        """The numbers by the newest metadata: the catalogue is in a database of any kind."""
+        newest = max(Path(self.delta).with_name("iceberg").glob("numbers/metadata/*.json"))
+        return StaticTable.from_metadata(str(newest)).scan().to_arrow()["n"].to_pylist()
 
     def check_once(self, spark: Any, expected: range) -> None:
         for sink, found in self.contents(spark).items():

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
 import tablequeue
 from tests.support import counts
@@ -22,27 +24,34 @@ from tests.web.support import Client
 pytestmark = pytest.mark.usefixtures("quick_java")
 
 ROOT = Path(__file__).parents[2]
-# It dies in its first batch, when all sinks have it and Spark's log has not.
+# It dies in its first batch, when all sinks have it but the last, whose files are written and not committed.
 PIPELINE = """
 import os
 from pathlib import Path
 from pyspark.sql import functions as f
-from tablequeue.spark.pipeline import ForeachBatch, FromQueue, Pipeline, ToParquet, ToQueue, attempt
+from tablequeue.spark.pipeline import FromQueue, Pipeline, ToDelta, ToIceberg, ToParquet, ToQueue, attempt, files
 
 numbers = Pipeline("numbers")
 
 def double(n):
     return 2 * n
 
-def die_once(rows, number):
-    if not Path("died").exists():
+write = files.write
+
+def die_once(rows, folder, *arguments):
+    written = write(rows, folder, *arguments)
+    if folder.endswith("/iceberg/numbers/data") and not Path("died").exists():
         Path("died").touch()
         os._exit(9)
+    return written
+
+files.write = die_once
+sinks = ToParquet("lake"), ToDelta("delta"), ToIceberg("iceberg.numbers", ".")
 
 def as_messages(rows):
     return rows.select(f.to_json(f.struct("n")).alias("payload"))
 
-@numbers.stage(FromQueue("raw", 3), ToQueue("doubled", as_messages), ToParquet("lake"), ForeachBatch(die_once))
+@numbers.stage(FromQueue("raw", 3), ToQueue("doubled", as_messages), *sinks)
 def doubled(messages):
     tried = attempt(double, "int")(f.get_json_object("payload", "$.n").cast("int"))
     return messages.select("id", tried.alias("tried")).select("id", f.col("tried.value").alias("n"), "tried.error")
@@ -102,3 +111,12 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
         expected = Counter(2 * n for n in range(finished))
         assert Counter(message.payload["n"] for message in doubled.peek(100)) == expected
         assert Counter(ds.dataset(tmp_path / "lake").to_table()["n"].to_pylist()) == expected
+        check_lakes(tmp_path, expected)
+
+
+def check_lakes(folder: Path, expected: Counter[int]) -> None:
+    assert Counter(DeltaTable(folder / "delta").to_pyarrow_table()["n"].to_pylist()) == expected
+    catalogue = SqlCatalog("tablequeue", uri=f"sqlite:///{folder / 'queues.db'}")
+    found = catalogue.load_table("iceberg.numbers").scan().to_arrow()
+    catalogue.close()
+    assert Counter(found["n"].to_pylist()) == expected

@@ -1,8 +1,10 @@
 """Pipelines: stages joined by queues and topics, each a streaming query of Spark. See docs/pipelines.md."""
 
+from tablequeue.spark.pipeline.delta import ToDelta
 from tablequeue.spark.pipeline.failures import attempt
+from tablequeue.spark.pipeline.iceberg import ToIceberg
 from tablequeue.spark.pipeline.running import Progress, run
-from tablequeue.spark.pipeline.sinks import ForeachBatch, ToDelta, ToParquet, ToQueue, ToTopic
+from tablequeue.spark.pipeline.sinks import ForeachBatch, ToParquet, ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromSpark, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
 
@@ -15,6 +17,7 @@ __all__ = [
     "Progress",
     "Stage",
     "ToDelta",
+    "ToIceberg",
     "ToParquet",
     "ToQueue",
     "ToTopic",

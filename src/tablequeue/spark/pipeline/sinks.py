@@ -6,16 +6,17 @@ new id, under which the numbers begin again. So no new batch is mistaken for a r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Literal, Protocol
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from tablequeue.bulk import staging
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.errors import BadInput
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -39,6 +40,11 @@ class Batch:
     @property
     def writer(self) -> str:
         return f"{self.stage}:{self.query}"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its files begin with."""
+        return f"batch-{self.number:06}"
 
 
 class Sink(Protocol):
@@ -120,37 +126,6 @@ class ToParquet:
 
 
 @dataclass(frozen=True, slots=True)
-class ToDelta:
-    """Appends each batch to a Delta table as one version. Needs the package `tablequeue[delta]`.
-
-    The driver writes the batch, and has it in its memory: see `FromQueue.max_messages_per_trigger`.
-    """
-
-    path: str
-    partition_by: tuple[str, ...] | list[str] = ()
-    transform: Transform | None = None
-
-    def __post_init__(self) -> None:
-        if find_spec("deltalake") is None:
-            raise DriverMissing("The package deltalake is not installed.", "Run: pip install 'tablequeue[delta]'")
-
-    @property
-    def target(self) -> str:
-        return self.path
-
-    def write(self, rows: DataFrame, batch: Batch) -> None:
-        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-
-        if DeltaTable.is_deltatable(self.path):
-            last = DeltaTable(self.path).transaction_version(batch.writer)
-            if last is not None and last >= batch.number:
-                return
-        once = CommitProperties(app_transactions=[Transaction(batch.writer, batch.number)])
-        columns = [*self.partition_by] or None
-        write_deltalake(self.path, rows.toArrow(), mode="append", partition_by=columns, commit_properties=once)
-
-
-@dataclass(frozen=True, slots=True)
 class ForeachBatch:
     """Calls a function with each batch and its number, as Spark's own foreachBatch does.
 
@@ -177,7 +152,10 @@ def _push(rows: DataFrame, batch: Batch, accepted: Container[str], **target: str
 
 
 def _exists(rows: DataFrame, path: str) -> bool:
-    """Whether a path exists, on any file system of Spark."""
-    context = rows.sparkSession.sparkContext
-    found = context._jvm.org.apache.hadoop.fs.Path(path)
-    return found.getFileSystem(context._jsc.hadoopConfiguration()).exists(found)
+    """Whether a path exists, on any file system of Spark. `text` looks for it, and reads nothing."""
+    try:
+        return bool(rows.sparkSession.read.text(re.sub(r"([][{}*?\\])", r"\\\1", path)).columns)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return False

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 class FromQueue:
     """Reads the messages of a queue, with the stream `pipeline/stage`.
 
-    max_messages_per_trigger   maximum number of messages in a batch. `ToDelta` has a batch in the driver's memory.
+    max_messages_per_trigger   maximum number of messages in a batch.
     """
 
     queue: str
@@ -32,7 +32,7 @@ class FromTopic:
     subscription               name of a subscription, in which the position is noted after each batch.
     starting_position          where a new checkpoint begins: `beginning`, `end`, an offset, or an aware time. None: at
                                the position of the subscription; at the beginning, if there is no subscription.
-    max_messages_per_trigger   maximum number of messages in a batch. `ToDelta` has a batch in the driver's memory.
+    max_messages_per_trigger   maximum number of messages in a batch.
     """
 
     topic: str

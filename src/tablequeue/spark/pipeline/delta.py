@@ -1,0 +1,114 @@
+"""A Delta table as a sink: the executors write the files, and the driver commits their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.spark.pipeline import files
+from tablequeue.spark.pipeline.sinks import Batch, Transform
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+@dataclass(frozen=True, slots=True)
+class ToDelta:
+    """Appends each batch to a Delta table as one version. Needs the package `tablequeue[delta]`.
+
+    The table is made by the first batch. It gets the new columns of later rows; columns that rows lack are null.
+
+    The driver and all executors must have access to the path. A batch that is broken off leaves files that no version
+    has; `DeltaTable(path).vacuum(full=True, dry_run=False)` deletes those of more than a week ago.
+    """
+
+    path: str
+    partition_by: tuple[str, ...] | list[str] = ()
+    transform: Transform | None = None
+
+    def __post_init__(self) -> None:
+        if find_spec("deltalake") is None:
+            raise DriverMissing("The package deltalake is not installed.", "Run: pip install 'tablequeue[delta]'")
+
+    @property
+    def target(self) -> str:
+        return self.path
+
+    def write(self, rows: DataFrame, batch: Batch) -> None:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction
+
+        table = self._table(files.schema_of(rows, self.partition_by))
+        if _has(table, batch):
+            return
+        partitions = table.metadata().partition_columns
+        schema = pa.schema([each for each in pa.schema(table.schema().to_arrow()) if each.name not in partitions])
+        written = files.write(rows, files.absolute(self.path), batch.prefix, schema, partitions)
+        now = round(time() * 1000)
+        added: list[Any] = [AddAction(each.name, each.size, each.partition, now, True, each.stats) for each in written]
+        once = CommitProperties(app_transactions=[Transaction(batch.writer, batch.number)])
+        try:
+            table.create_write_transaction(added, "append", table.schema(), partitions, commit_properties=once)
+        except CommitFailedError:
+            # Another run of the stage may have committed the batch since the table was opened.
+            if not _has(self._opened(), batch):
+                raise
+
+    def _opened(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(files.absolute(self.path))
+
+    def _table(self, rows: pa.Schema) -> DeltaTable:
+        """The table, made if it is not there, with the columns of the rows."""
+        from deltalake import DeltaTable, Schema
+        from deltalake.exceptions import DeltaError
+
+        path = files.absolute(self.path)
+        try:
+            columns = Schema.from_arrow(rows).fields
+        except Exception as error:  # it raises no other class
+            words = str(error).partition("\n")[0]
+            raise BadInput(f"A Delta table cannot have these rows: {words}.", "Cast the column.") from None
+        if not DeltaTable.is_deltatable(path):
+            try:
+                DeltaTable.create(path, rows, partition_by=[*self.partition_by])
+            except DeltaError:
+                # Another stage may have made it meanwhile.
+                if not DeltaTable.is_deltatable(path):
+                    raise
+        table = self._opened()
+        partitions = table.metadata().partition_columns
+        if self.partition_by and [*self.partition_by] != partitions:
+            raise BadInput(
+                f"The Delta table {self.path} is partitioned by {', '.join(partitions) or 'nothing'}.",
+                "Give partition_by the same columns, or none.",
+            )
+        if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
+            raise BadInput(
+                f"The Delta table {self.path} has constraints, which only a writer that reads the rows can check.",
+                "Drop them, and check in the stage: rows with an error fail.",
+            )
+        there = {each.name: each.type for each in table.schema().fields}
+        for each in columns:
+            if each.name in there and each.type != there[each.name]:
+                raise BadInput(
+                    f"The column {each.name} has another type in the Delta table {self.path}: {there[each.name].type}.",
+                    "Cast the column, or write to another table.",
+                )
+        if new := [each for each in columns if each.name not in there]:
+            table.alter.add_columns(new)
+            table = self._opened()
+        return table
+
+
+def _has(table: DeltaTable, batch: Batch) -> bool:
+    last = table.transaction_version(batch.writer)
+    return last is not None and last >= batch.number
