@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -27,6 +27,7 @@ from tablequeue.spark.pipeline import (
     FromQueue,
     FromSpark,
     Pipeline,
+    Progress,
     ToDelta,
     ToIceberg,
     ToParquet,
@@ -62,11 +63,14 @@ class Sinks:
 
     def __init__(self, folder: Path, queue: Queue) -> None:
         self.lake, self.delta, self.queue = str(folder / "lake"), str(folder / "delta"), queue
-        self.seen: list[tuple[int, int]] = []
+        self._seen = folder / "seen"
 
     def all(self, last: Function = lambda rows, number: None) -> tuple[Any, ...]:
+        file = self._seen  # over Spark Connect, another process calls the function
+
         def see(rows: DataFrame, number: int) -> None:
-            self.seen += [(number, row.n) for row in rows.select("n").collect()]
+            with file.open("a") as lines:
+                lines.writelines(f"{number}\n" for _ in rows.select("n").collect())
             last(rows, number)
 
         return (
@@ -76,6 +80,10 @@ class Sinks:
             ToIceberg("iceberg.numbers", str(Path(self.delta).parent), partition_by=["odd"]),
             ForeachBatch(see),
         )
+
+    def seen(self) -> Counter[int]:
+        """How many rows a function of one's own got of each batch."""
+        return Counter(map(int, self._seen.read_text().split()))
 
     def contents(self, spark: Any) -> dict[str, Counter[int]]:
         return {
@@ -137,13 +145,13 @@ def test_stages_over_queues_and_a_lake(spark: Any, db: Database, place: Place, t
     sinks.check_once(spark, range(30))
 
 
-def fail_once() -> Function:
+def fail_once(folder: Path) -> Function:
     """A sink that breaks the first batch off, when all other sinks have it and Spark's log has not."""
-    failed: list[int] = []
+    failed = folder / "failed"
 
     def break_off(rows: DataFrame, number: int) -> None:
-        if not failed:
-            failed.append(number)
+        if not failed.exists():
+            failed.touch()
             raise RuntimeError("broken off")
 
     return break_off
@@ -153,7 +161,7 @@ def interrupted(spark: Any, db: Database, sinks: Sinks, folder: Path) -> Pipelin
     """A pipeline that broke off between the sinks of its first batch and Spark's log."""
     push(db.create_queue("raw"), range(8))
     pipeline = pipeline_of(db)
-    pipeline.stage(FromQueue("raw", 5), *sinks.all(fail_once()), name="keep")(numbers)
+    pipeline.stage(FromQueue("raw", 5), *sinks.all(fail_once(folder)), name="keep")(numbers)
     error = refuses(PipelineFailed, run, pipeline, spark, f"{folder}/checkpoints", available_now=True)
     assert error.cause.startswith("The stage 'keep' failed: RuntimeError: broken off (test_pipeline.py, line ")
     sinks.check_once(spark, range(5))
@@ -165,7 +173,7 @@ def test_a_batch_that_broke_off_is_in_every_sink_once(spark: Any, small: Databas
     pipeline = interrupted(spark, small, sinks, tmp_path)
     run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
     sinks.check_once(spark, range(8))
-    assert Counter(number for number, _ in sinks.seen) == {0: 10, 1: 3}, "a function of one's own gets it again"
+    assert sinks.seen() == {0: 10, 1: 3}, "a function of one's own gets it again"
     assert counts(small.queue("raw")) == {"finished": 8}
 
 
@@ -175,7 +183,7 @@ def test_sinks_that_do_not_know_a_batch_again_are_found(
     sinks = Sinks(tmp_path, small.create_queue("last"))
     pipeline = interrupted(spark, small, sinks, tmp_path)
     monkeypatch.setattr(
-        "tablequeue.spark.pipeline.running.Batch", lambda *values: replace(Batch(*values), query="another")
+        "tablequeue.spark.pipeline.writer.Batch", lambda *values: replace(Batch(*values), query="another")
     )
     run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
     for sink, found in sinks.contents(spark).items():
@@ -213,18 +221,18 @@ def test_a_stop_ends_after_a_batch_and_the_next_run_goes_on(spark: Any, small: D
     sinks = Sinks(tmp_path, small.create_queue("last"))
     stop = Event()
 
-    def stop_at_the_third(rows: DataFrame, number: int) -> None:
-        if number == 2:
+    def stop_after_the_third(progress: Sequence[Progress]) -> None:
+        if (progress[0].batch or 0) >= 2:
             stop.set()
 
     pipeline = pipeline_of(small)
-    pipeline.stage(FromQueue("raw", 4), *sinks.all(stop_at_the_third), name="keep")(numbers)
+    pipeline.stage(FromQueue("raw", 4), *sinks.all(), name="keep")(numbers)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "one").write_text("a\nb\n")
     files = FromSpark(lambda spark: spark.readStream.text(f"{tmp_path}/files"))
     pipeline.stage(files, ToParquet(f"{tmp_path}/lines"), name="beside")(lambda rows: rows)
 
-    keep, beside = run(pipeline, spark, f"{tmp_path}/checkpoints", trigger=0.01, stop=stop)
+    keep, beside = run(pipeline, spark, f"{tmp_path}/checkpoints", trigger=0.01, stop=stop, watch=stop_after_the_third)
     done = keep.messages
     assert 12 <= done < 60
     assert counts(raw) == {"ready": 60 - done, "finished": done}, "nothing is claimed in vain"
@@ -242,13 +250,14 @@ def test_a_stop_ends_after_a_batch_and_the_next_run_goes_on(spark: Any, small: D
     ("function", "words"),
     [
         (lambda rows: rows.select("nix"), "column, variable, or function parameter with name `nix` cannot be resolved"),
-        (lambda rows: rows.nix, "Attribute `nix` is not supported"),
+        (lambda rows: rows.select(rows.nix), "nix"),
+        (lambda rows: None, "Its function returned a NoneType."),
         (lambda rows: rows.select("id"), "There is no column payload to write. Add one, for JSON by"),
         (lambda rows: rows.withColumn("payload", f.udf(lambda v: 1 / 0)("payload")), "ZeroDivisionError: division by"),
         (lambda rows: rows.select(f.col("payload").cast("int").cast("string").alias("payload")), "cannot be cast to"),
         (lambda rows: rows.select(f.lit("why").alias("error")), "a column error but no column id"),
     ],
-    ids=["column", "attribute", "payload", "udf", "cast", "error"],
+    ids=["column", "attribute", "none", "payload", "udf", "cast", "error"],
 )
 def test_what_a_stage_raises_is_said_in_a_sentence(
     spark: Any, small: Database, tmp_path: Path, function: Any, words: str
@@ -280,6 +289,19 @@ def test_a_failing_stage_stops_the_others(spark: Any, small: Database, tmp_path:
     assert "'bad' failed: RuntimeError: no room" in error.cause
     assert not spark.streams.active
     assert [state.epoch for state in streams(other)] == [1], "another run that took over is left alone"
+
+
+def test_a_query_that_was_stopped_elsewhere(spark: Any, small: Database, tmp_path: Path) -> None:
+    small.create_queue("raw")
+    pipeline = pipeline_of(small)
+    pipeline.stage(FromQueue("raw"), ForeachBatch(lambda rows, number: None), name="keep")(lambda rows: rows)
+
+    def end(progress: Sequence[Progress]) -> None:
+        for query in spark.streams.active:
+            query.stop()
+
+    error = refuses(PipelineFailed, run, pipeline, spark, f"{tmp_path}/checkpoints", watch=end)
+    assert error.cause == "The stage 'keep' failed: Spark stopped its query, perhaps for another run of it."
 
 
 def test_the_pipeline_of_the_page(spark: Any, small: Database, tmp_path: Path) -> None:

@@ -60,10 +60,14 @@ def doubled(messages):
 
 @contextmanager
 def pipeline_run(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, where another python3 is first on the path, and no variable says which one Spark is to take."""
+    (folder / "python3").write_text(f'#!/bin/sh\nexec {Path(sys.executable).resolve()} -I -S "$@"\n')
+    (folder / "python3").chmod(0o755)
+    given = {name: value for name, value in os.environ.items() if name not in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP")}
     process = subprocess.Popen(
         [sys.executable, "-m", "tablequeue", "--url", "sqlite:///queues.db", "pipeline", "run", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=given | {"PYTHONPATH": str(ROOT), "PATH": f"{folder}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -92,6 +96,7 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
             assert run.stderr is not None
             port = 0
             for line in run.stderr:
+                assert re.match(r"doubled: |tablequeue: |[-\d:, ]+ health at ", line), "nothing of Spark's own"
                 if found := re.search(r"health at http://127.0.0.1:(\d+)/", line):
                     port = int(found[1])
                     assert Client(port).get("/readyz").status == 503, "no stage runs yet"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from tablequeue.cli.commands import Group, Settings, needed_packages
 from tablequeue.cli.health import health_options, serving_health
 from tablequeue.cli.options import Seconds
 from tablequeue.cli.output import one_line, print_json, print_table, table_of
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.worker.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def pipeline() -> None:
 @click.argument("file", metavar="FILE[:NAME]")
 @click.option("--available-now", is_flag=True, help="Run one stage after another, each until no message is left.")
 @click.option("--checkpoints", metavar="FOLDER", help="Positions of the stages.  [default: checkpoints/PIPELINE]")
-@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs: this machine, or a cluster.")
+@click.option("--master", default="local[2]", show_default=True, help="This machine, a cluster, or sc://HOST:PORT.")
 @click.option("--trigger", type=Seconds(0.01), default=1.0, show_default=True, help="Seconds between two polls.")
 @health_options
 @click.pass_obj
@@ -73,7 +72,6 @@ def run(
         from tablequeue.spark.pipeline.health import Watched
     chosen = load(file)
     logs.configure(as_json=settings.json)
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it notes each call of Python by Java
     stop = Event()
     watched = Watched(chosen, stop)
     with (
@@ -111,13 +109,13 @@ def _session(name: str, master: str, lasting: bool) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="tablequeue-", ignore_cleanup_errors=True) as scratch:
         try:
             spark = session(name, master, Path(scratch), lasting)
+        except TablequeueError:
+            raise
         except Exception as error:
             raise BadInput(
                 f"Spark does not start on {master}: {cause_and_remedy(error)[0]}", "Correct --master."
             ) from error
         try:
-            # An error of a stage is reported once, and not by every Java thread that it passes through.
-            spark.sparkContext.setLogLevel("OFF")
             yield spark
         finally:
             spark.stop()

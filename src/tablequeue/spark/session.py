@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import socket
 import sys
 from pathlib import Path
+from threading import Thread
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from tablequeue.errors import BadInput, DriverMissing
 from tablequeue.spark.java import ensure_java
 from tablequeue.spark.settings import hide_passwords
+
+# How addresses of Spark Connect begin, and how many seconds a server has to answer.
+CONNECT = "sc://"
+ANSWER = 10
+# Those of PySpark that log errors which they also raise.
+LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False) -> SparkSession:
@@ -47,13 +57,46 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
 
 
 def session(name: str, master: str, folder: Path, lasting: bool = False) -> SparkSession:
-    """Return a session on a cluster, with the settings of its spark-defaults.conf, or one of `local_session`."""
+    """Return a session for the stages of a pipeline, whose errors Spark does not log.
+
+    On a cluster with the settings of its spark-defaults.conf, by a server of Spark Connect (`sc://host:port`), or one
+    of `local_session`.
+    """
+    if master.startswith(CONNECT):
+        return _remote(master)
+    found = _classic(name, master, folder, lasting)
+    # An error of a stage is reported once, and not by everything that it passes through.
+    found.sparkContext.setLogLevel("OFF")
+    for logger in LOGGERS:
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    return found
+
+
+def _classic(name: str, master: str, folder: Path, lasting: bool) -> SparkSession:
     local = re.fullmatch(r"local(?:\[(\*|[1-9]\d*)\])?", master)
     if local is None:
         ensure_java()
         return _session(SparkConf().setMaster(master).setAppName(name))
     cores = local[1] or "1"
     return local_session(name, folder, (os.cpu_count() or 1) if cores == "*" else int(cores), lasting)
+
+
+def _remote(address: str) -> SparkSession:
+    host, _, port = address.removeprefix(CONNECT).partition("/")[0].rpartition(":")
+    try:
+        # The client itself would try for ten minutes.
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
+    except (OSError, ValueError) as error:
+        shown = address.partition("/;")[0]  # not a token, which may follow
+        raise BadInput(
+            f"No server of Spark Connect answers at {shown}: {error}.", "Name one: sc://HOST:PORT."
+        ) from None
+    try:
+        return SparkSession.builder.remote(address).getOrCreate()
+    except ImportError as error:
+        raise DriverMissing(
+            "A client of Spark Connect needs packages that are not installed.", "Run: pip install 'pyspark[connect]'"
+        ) from error
 
 
 # Spark puts a zip of PySpark before the installed package. Importing the zip takes 1.4 s of a core, importing the
@@ -80,9 +123,22 @@ def quick_python(folder: Path) -> str:
 
 def _session(conf: SparkConf) -> SparkSession:
     if SparkContext._gateway is None:
-        # Ctrl-C signals every process of a terminal's session. Java ignores it, but its Python workers would end in
-        # the middle of a batch. In a session of their own they end when the program says so.
-        SparkContext._gateway = launch_gateway(conf, {"start_new_session": True})
+        read, write = os.pipe()
+        Thread(target=_pass_on, args=[read, os.dup(2)], daemon=True).start()
+        try:
+            # Ctrl-C signals every process of a terminal's session. Java ignores it, but its Python workers would end in
+            # the middle of a batch. In a session of their own they end when the program says so.
+            SparkContext._gateway = launch_gateway(conf, {"start_new_session": True, "stderr": write})
+        finally:
+            os.close(write)
         SparkContext._jvm = SparkContext._gateway.jvm
     hide_passwords(conf, SparkContext._jvm)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _pass_on(errors: int, to: int) -> None:
+    """Pass on what Java writes, but not the warning of each start: Spark's launcher adds a module to Java."""
+    with open(errors, "rb") as lines, open(to, "wb", buffering=0) as out:
+        for line in lines:
+            if not line.startswith(b"WARNING: Using incubator modules"):
+                out.write(line)

@@ -8,12 +8,15 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tablequeue.errors import BadInput
 from tablequeue.model.message import error_text
 
 ERROR = "error"
+# The name under which Spark reports the failed messages of a batch.
+OBSERVED = "tablequeue"
 
 
 def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[..., Column]:
@@ -39,12 +42,29 @@ def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[.
     return column
 
 
-def check(rows: DataFrame) -> None:
-    if ERROR in rows.columns and "id" not in rows.columns:
+def observed(rows: DataFrame) -> DataFrame:
+    """Return the rows; Spark then reports of each batch how many messages failed, and the highest id of them.
+
+    Not why: Spark logs what it reports, and errors often quote the message. Raises `BadInput` for an error without id.
+    """
+    if ERROR not in rows.columns:
+        return rows
+    if "id" not in rows.columns:
         raise BadInput(
             "The rows have a column error but no column id, which identifies the failed message.",
             "Keep the id of the message, or give the column another name.",
         )
+    failed = f.when(f.col(ERROR).isNotNull(), f.col("id"))
+    return rows.observe(OBSERVED, f.size(f.collect_set(failed)).alias("failed"), f.max(failed).alias("last_id"))
+
+
+def reported(progress: StreamingQueryProgress) -> tuple[int, int | None]:
+    """Return what Spark reports of a batch for `observed`."""
+    row = progress.observedMetrics.get(OBSERVED)
+    if row is None:
+        return 0, None
+    failed, last_id = getattr(row, "values", row)  # beside their schema, over Spark Connect
+    return failed, last_id
 
 
 def split(rows: DataFrame) -> tuple[DataFrame, dict[int, str]]:

@@ -6,7 +6,6 @@ import re
 import traceback
 from pathlib import PurePath
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tablequeue.errors import TablequeueError
@@ -16,7 +15,9 @@ LONGEST = 400
 
 # Errors of workers without tablequeue: on the driver, where they look for the format, and on executors.
 _MISSING = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] [^.]*: tablequeue\.|No module named 'tablequeue'")
-_PLACE = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
+# Not the lines of PySpark itself, in which an error of Spark is raised.
+_PLACE = re.compile(r'^ *File "(?!.*(?:packages|[.]zip|python)/py(?:spark|4j)/)(.+)", line (\d+)', re.MULTILINE)
+_STATE = re.compile(r"[.;]? *SQLSTATE: \w+[.;]*$")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: .+|\w+)$", re.MULTILINE)
 
 
@@ -26,8 +27,8 @@ def cause_and_remedy(error: Exception) -> tuple[str, str]:
         return error.cause, error.remedy
     if isinstance(error, PySparkException):
         text = str(error)
-    elif isinstance(error, Py4JJavaError):
-        text = str(error.java_exception.toString())
+    elif (java := getattr(error, "java_exception", None)) is not None:  # of py4j, which a client of Connect may lack
+        text = str(java.toString())
     else:
         text = "".join(traceback.format_exception(error))
     if _MISSING.search(text):
@@ -35,17 +36,21 @@ def cause_and_remedy(error: Exception) -> tuple[str, str]:
             "The Python of Spark's workers does not have tablequeue.",
             "Set PYSPARK_PYTHON to one that has it, on the driver and every executor; see docs/spark.md.",
         )
+    if "[STREAMING_CONNECT_SERIALIZATION_ERROR]" in text:
+        return (
+            "A function of a sink holds what cannot be sent to the server of Spark Connect, such as a connection.",
+            "Open connections, and make locks, inside the function.",
+        )
     _, python, after = text.rpartition("Traceback (most recent call last):")
     if not python:
         return _sentence(text.strip().partition("\n")[0]), REMEDY
     places = _PLACE.findall(after)
-    words = _ERROR.findall(after[after.rindex('File "') :] if places else after)
-    file, line = places[-1] if places else ("", "")
-    cause = words[0] if words else after.strip()
-    ours = "tablequeue.errors." in after
-    return _sentence(cause.partition(": ")[2] if ours else f"{cause} ({PurePath(file).name}, line {line})"), REMEDY
+    words = _ERROR.findall(after[after.rindex('File "') :] if 'File "' in after else after)
+    cause = _STATE.sub("", words[0] if words else after.strip()).rstrip(".")
+    if "tablequeue.errors." in after:
+        return _sentence(cause.partition(": ")[2]), REMEDY
+    return _sentence(cause + "".join(f" ({PurePath(file).name}, line {line})" for file, line in places[-1:])), REMEDY
 
 
 def _sentence(words: str) -> str:
-    words = re.sub(r"[.;]? *SQLSTATE: \w+[.;]*$", "", words).rstrip(".;")
-    return f"{words[:LONGEST]}."
+    return f"{_STATE.sub('', words).rstrip('.;')[:LONGEST]}."

@@ -7,27 +7,35 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from threading import Event, Lock
+from threading import Event
 from time import monotonic, sleep
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tablequeue.bulk.stream import Stream, fail
+from tablequeue.bulk.stream import Stream
 from tablequeue.consumer import Consumer
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, PipelineFailed
+from tablequeue.errors import BadInput, PipelineFailed, StreamRefused
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import failures
 from tablequeue.spark.pipeline.refusals import cause_and_remedy
-from tablequeue.spark.pipeline.sinks import Batch, ToQueue, ToTopic
+from tablequeue.spark.pipeline.sinks import ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
+from tablequeue.spark.pipeline.writer import StageWriter
 from tablequeue.spark.settings import REDACTION, exposed_passwords
 
 # Seconds between two checks of the queries, and between two counts of the ready messages, which read an index.
 PAUSE = 0.25
 RECOUNT = 2.0
+# Spark gives each Python process ten seconds to start: too few on a busy machine. How often a query is started for this
+# reason, and what Spark says then.
+TRIES = 3
+TOO_SLOW = "Python worker failed to connect back"
+# Spark Connect: a new run of a query stops the older one, which may be of another client.
+ENDED = StreamRefused("Spark stopped its query, perhaps for another run of it.", "Run a pipeline once at a time.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ def run(
 ) -> list[Progress]:
     """Run all stages in parallel until `stop` is set. Returns the progress of each stage.
 
+    spark           any session, also of a client of Spark Connect: then the functions of the sinks run in the server.
     checkpoints     folder for the checkpoints of the stages, on any file system of Spark. The next run continues there.
     available_now   run one stage after another instead, each until it has read all messages that are there.
     trigger         seconds between two polls for messages.
@@ -78,7 +87,7 @@ def run(
                 f"Put the URL into a file instead (url_file), or set {REDACTION} before the session begins.",
                 stacklevel=2,
             )
-        stages = [_RunningStage(stage, pipeline.database, database) for stage in pipeline.stages.values()]
+        stages = [_RunningStage(stage, spark, pipeline.database, database) for stage in pipeline.stages.values()]
         every = f"{round(trigger * 1000)} milliseconds"
         when: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": every}
         for group in [[stage] for stage in stages] if available_now else [stages]:
@@ -86,7 +95,7 @@ def run(
                 try:
                     for stage in group:
                         started.callback(stage.stop)
-                        stage.start(spark, checkpoints, when)
+                        stage.start(checkpoints, when)
                     while not stop.wait(PAUSE) and all(stage.is_active for stage in group):
                         watch([stage.progress() for stage in stages])
                 finally:
@@ -116,8 +125,9 @@ def _check(pipeline: Pipeline, database: Database) -> None:
 class _RunningStage:
     """A stage, its query, and its progress."""
 
-    def __init__(self, stage: Stage, options: Mapping[str, str], database: Database) -> None:
+    def __init__(self, stage: Stage, spark: SparkSession, options: Mapping[str, str], database: Database) -> None:
         self._stage = stage
+        self._spark = spark
         self._options = options
         self._database = database
         self._queue = database.queue(stage.source.queue) if isinstance(stage.source, FromQueue) else None
@@ -126,13 +136,15 @@ class _RunningStage:
         if isinstance(stage.source, FromTopic) and stage.source.subscription is not None:
             self._counted = database.topic(stage.source.topic).subscription(stage.source.subscription)
         self._query: Any = None
-        # Held while sinks are written to; `stop` waits for it.
-        self._writing = Lock()
-        self._stopping = False
+        self._endless = False
+        # The setting of the session by which the writer, which may be in another process, is told to stop.
+        self._stop = f"tablequeue.stop.{uuid4().hex}"
         self._error: Exception | None = None
         self._batch: int | None = None
         self._messages = 0
         self._failed = 0
+        # The last message that failed, until its error is known.
+        self._failed_id: int | None = None
         self._last_error: str | None = None
         self._rate = 0.0
         self._ready = 0
@@ -140,54 +152,40 @@ class _RunningStage:
         # The stream that fences the query, once it is to stop.
         self._fenced_by: Stream | None = None
 
-    def start(self, spark: SparkSession, checkpoints: str, trigger: Mapping[str, Any]) -> None:
+    def start(self, checkpoints: str, trigger: Mapping[str, Any]) -> None:
         stage = self._stage
         try:
-            rows = stage.function(stage.source.load(spark, self._options, stage.path))
+            rows = stage.function(stage.source.load(self._spark, self._options, stage.path))
+            if not isinstance(rows, DataFrame):
+                raise BadInput(f"Its function returned a {type(rows).__name__}.", "Return a DataFrame.")
             if self._queue:
-                failures.check(rows)
-            writer = rows.writeStream.queryName(stage.path).outputMode(stage.output_mode).foreachBatch(self._write)
-            checkpoint = f"{checkpoints}/{stage.name}"
-            self._query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+                rows = failures.observed(rows)
+            write = StageWriter(self._spark, stage, self._options, self._stop)
+            writer = rows.writeStream.queryName(stage.path).outputMode(stage.output_mode).foreachBatch(write)
+            writer = writer.option("checkpointLocation", f"{checkpoints}/{stage.name}").trigger(**trigger)
+            for tries in range(1, TRIES + 1):
+                if self._has_begun(writer, last=tries == TRIES):
+                    break
         except Exception as error:
             raise self._failure(error) from error
-        # Spark gives the Python process of a source ten seconds to start: too few for many that start at once.
+        self._endless = "availableNow" not in trigger
+
+    def _has_begun(self, writer: Any, *, last: bool) -> bool:
+        """Start the query. False if Spark did not wait for a Python process, and this is not the last try."""
+        try:
+            self._query = writer.start()
+        except Exception as error:
+            if last or TOO_SLOW not in str(error):
+                raise
+            return False
+        # Stages that start at the same time would take the processor from each other.
         while self.is_active and self._query.status["message"].startswith("Initializing "):
             sleep(PAUSE)
+        return last or self.is_active or TOO_SLOW not in str(self._query.exception())
 
     @property
     def is_active(self) -> bool:
         return self._query is not None and self._query.isActive
-
-    def _write(self, rows: DataFrame, number: int) -> None:
-        """Write a batch, as Spark's foreachBatch calls it."""
-        with self._writing:
-            if self._stopping:
-                raise InterruptedError("the pipeline stops")
-            try:
-                self._write_all(rows, number)
-            except Exception as error:
-                self._error = error
-                raise
-
-    def _write_all(self, rows: DataFrame, number: int) -> None:
-        stage = self._stage
-        # From the checkpoint, as `self._query` may not be set yet.
-        query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        batch = Batch(stage.path, query, number, self._database, self._options)
-        rows.persist()
-        try:
-            good = rows
-            if self._queue:
-                good, errors = failures.split(rows)
-                if errors:
-                    fail(self._queue, stage.path, errors)
-                    self._failed += len(errors)
-                    self._last_error = [*errors.values()][-1].strip().rpartition("\n")[2]
-            for sink in stage.sinks:
-                sink.write(sink.transform(good) if sink.transform else good, batch)
-        finally:
-            rows.unpersist()
 
     def fence(self) -> None:
         """Fence the stream: the query is refused its next batch, so it claims none that it would not write."""
@@ -195,19 +193,21 @@ class _RunningStage:
             self._fenced_by = Stream(self._queue, self._stage.path)
 
     def stop(self) -> None:
-        """End the query: if it was fenced, after its batch, which is completed; else when no sink is written to."""
+        """End the query after its batch, which is completed if the query was fenced."""
         if self._query is None:
             return
-        if not self._fenced_by and not self.is_active:
-            self._error = self._error or self._query.exception()
-        while self._fenced_by and self.is_active and self._query.status["isTriggerActive"]:
+        if self._fenced_by is None:
+            if not self.is_active:
+                self._error = self._query.exception() or (ENDED if self._endless else None)
+                return
+            self._spark.conf.set(self._stop, "true")
+        while self.is_active and self._query.status["isTriggerActive"]:
             sleep(PAUSE)
-        with self._writing:
-            self._stopping = True
         self._query.stop()
+        self._spark.conf.unset(self._stop)
         done = self._query.lastProgress
         if self._fenced_by and done:
-            self._fenced_by.complete(json.loads(done.json)["sources"][0]["endOffset"]["batch"])
+            self._fenced_by.complete(json.loads(done.sources[0].endOffset)["batch"])
 
     def check(self) -> None:
         """Raise `PipelineFailed` if the query failed, at its start or in a batch."""
@@ -218,6 +218,7 @@ class _RunningStage:
         self._update()
         if self._counted and (recount or monotonic() - self._ready_at > RECOUNT):
             self._ready, self._ready_at = self._counted.stats().ready, monotonic()
+            self._look_for_the_error()
         return Progress(
             self._stage.name,
             self._batch,
@@ -233,11 +234,24 @@ class _RunningStage:
         if not last:
             return
         seen = -1 if self._batch is None else self._batch
-        # Each is a call into the JVM: read all that Spark keeps only if the last one is not the next.
+        # Each is a call of Spark: read all that Spark keeps only if the last one is not the next.
         for one in self._query.recentProgress if last.batchId > seen + 1 else [last]:
             if one.numInputRows and one.batchId > seen:
                 self._batch, self._rate = one.batchId, one.processedRowsPerSecond
                 self._messages += one.numInputRows
+                failed, last_id = failures.reported(one)
+                self._failed += failed
+                self._failed_id = last_id or self._failed_id
+
+    def _look_for_the_error(self) -> None:
+        """Look for the error of the message that failed last: it has one when its batch is completed."""
+        if self._queue is None or self._failed_id is None:
+            return
+        message = self._queue.find(self._failed_id)
+        if message is None or message.state == "dead":
+            self._failed_id = None
+        if message and message.errors:
+            self._last_error = message.errors[-1].error.strip().rpartition("\n")[2]
 
     def _failure(self, error: Exception) -> PipelineFailed:
         cause, remedy = cause_and_remedy(error)
