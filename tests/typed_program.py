@@ -19,6 +19,8 @@ from tablequeue import (
     Activity,
     AttemptError,
     Backoff,
+    Batch,
+    BatchProgress,
     Claim,
     Consumer,
     Database,
@@ -34,6 +36,8 @@ from tablequeue import (
     Message,
     NewMessage,
     OnConflict,
+    OnDead,
+    OpenBatch,
     Order,
     PayloadType,
     Queue,
@@ -150,6 +154,24 @@ def consume(emails: Queue) -> None:
     assert_type(emails.dead(), list[Message])
     assert_type(emails.redrive(lambda message: message.attempts > 1), int)
     assert_type(emails.purge_history(timedelta(days=30)), int)
+
+
+def batches(db: Database) -> None:
+    reports = db.create_queue("reports", batches=True)
+    wait: OnDead = "wait"
+    with reports.batch(then=("emails", {"day": 1}), failed=None, on_dead=wait) as batch:
+        assert_type(batch, OpenBatch)
+        batch.push({"carrier": "AA"})
+        batch.push_many([NewMessage({"carrier": "DL"}, delay=0)])
+    found = assert_type(db.batch(batch.id), Batch)
+    message = reports.pop()
+    assert message is not None
+    with reports.batch_of(message) as more:
+        more.push({"carrier": "UA"})
+    progress = assert_type(found.progress(), BatchProgress)
+    assert_type(progress.ended_at, datetime | None)
+    assert (progress.total, progress.waiting, found.cancel()) == (3, 2, 3)
+    reports.drop()
 
 
 def take(db: Database, emails: Queue) -> None:
@@ -298,6 +320,7 @@ def main(url: str) -> None:
     emails = define(db)
     push(db, emails)
     consume(emails)
+    batches(db)
     take(db, emails)
     look(emails)
     stream(emails)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tablequeue.consumer import Consumer
     from tablequeue.database import Database, connect
     from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
+    from tablequeue.model.batch import BatchProgress, OnDead
     from tablequeue.model.connection import Connection
     from tablequeue.model.definition import (
         Definition,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tablequeue.model.states import FailedState, LiveState, State
     from tablequeue.queue import OnConflict, Queue
     from tablequeue.topic import Lag, Start, Subscription, Topic
+    from tablequeue.verbs.batches import Batch, OpenBatch
     from tablequeue.verbs.cancel import Cancellation
     from tablequeue.verbs.doctor import Finding
     from tablequeue.verbs.maintain import ALL
@@ -41,10 +43,12 @@ if TYPE_CHECKING:
 _NAMES = {
     "consumer": "Consumer",
     "database": "Database connect",
+    "model.batch": "BatchProgress OnDead",
     "model.connection": "Connection",
     "model.definition": "Definition Delivery History Keep Order PayloadType SubscriptionDefinition TopicDefinition",
     "errors": "Cancelled Empty LeaseLost TablequeueError",
     "model.message": "AttemptError Claim Message NewMessage",
+    "verbs.batches": "Batch OpenBatch",
     "verbs.cancel": "Cancellation",
     "verbs.doctor": "Finding",
     "verbs.maintain": "ALL",
@@ -84,6 +88,8 @@ __all__ = [
     "Activity",
     "AttemptError",
     "Backoff",
+    "Batch",
+    "BatchProgress",
     "Cancellation",
     "Cancelled",
     "Claim",
@@ -105,6 +111,8 @@ __all__ = [
     "Moved",
     "NewMessage",
     "OnConflict",
+    "OnDead",
+    "OpenBatch",
     "Order",
     "PayloadType",
     "Queue",

@@ -20,7 +20,8 @@ from tablequeue.model.definition import Definition, TopicDefinition
 from tablequeue.model.options import QueueOptions, TopicOptions
 from tablequeue.queue import Queue
 from tablequeue.topic import Subscription, Topic
-from tablequeue.verbs import alter, catalogue, doctor
+from tablequeue.verbs import alter, batches, catalogue, doctor
+from tablequeue.verbs.batches import Batch
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.doctor import Finding
 
@@ -112,6 +113,8 @@ class Database:
                       not given): only while a message of the queue has it.
         results       whether `complete` may give a result, which `result` returns as long as the message is in the
                       history. False if not given.
+        batches       whether messages may be pushed as a batch, with a callback when all are finished: see
+                      `Queue.batch`. Not at most once, and not with `dead_letter_to`. False if not given.
         expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
                       in the history as `expired`; without a history, as a dead letter. `push` may give another time.
                       None (if not given): messages do not expire.
@@ -150,6 +153,13 @@ class Database:
         table = catalogue.find(self._runner, name, "queue", "subscription")
         kind = Subscription if table.definition.kind == "subscription" else Queue
         return kind(self._context(table))
+
+    def batch(self, id: int) -> Batch:
+        """Open a batch that was pushed, by the id that it had then; `BatchNotFound` if there is none.
+
+        A batch is there, ended or not, until its queue is dropped.
+        """
+        return batches.find(self._runner, id, self._who)
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
@@ -257,7 +267,11 @@ class Database:
         return Topic(self._context(table))
 
     def _context(self, table: Table) -> Context:
-        return Context.at(self._runner, table, self._name or f"{socket.gethostname()}:{os.getpid()}")
+        return Context.at(self._runner, table, self._who)
+
+    @property
+    def _who(self) -> str:
+        return self._name or f"{socket.gethostname()}:{os.getpid()}"
 
 
 def destination(database: Database, name: str) -> Queue | Topic:

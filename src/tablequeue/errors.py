@@ -42,6 +42,10 @@ OPEN_AGAIN = "If it was dropped, open what has its name now, or create it again.
 """The remedy of `QueueNotFound` where a table is gone: a `Queue` is of one queue, whatever gets its name later."""
 
 
+class BatchNotFound(TablequeueError):
+    """There is no batch with that id."""
+
+
 class QueueDiffers(TablequeueError):
     """A queue, or some other table, of this name is already there with another definition."""
 
@@ -180,6 +184,7 @@ __all__ = [
     "BadName",
     "BadPayload",
     "BadUrl",
+    "BatchNotFound",
     "Cancelled",
     "Conflict",
     "ConnectionLost",

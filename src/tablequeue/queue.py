@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, overload
 
 from tablequeue.consumer import Consumer
+from tablequeue.model.batch import OnDead
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, Message
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import WAITING_STATES, LiveState
 from tablequeue.verbs import claim, inspect, maintain, move, push
 from tablequeue.verbs import results as kept
+from tablequeue.verbs.batches import Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
@@ -154,6 +157,52 @@ class Queue(Consumer):
         """
         options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
+
+    @contextmanager
+    def batch(
+        self,
+        *,
+        then: Callback | None = None,
+        failed: Callback | None = None,
+        on_dead: OnDead = "wait",
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> Iterator[OpenBatch]:
+        """Push a batch: `with queue.batch(then=("summary", payload)) as batch: batch.push_many(payloads)`.
+
+        The messages are pushed when the block ends, all in one transaction, or none: if the block raises, nothing is
+        pushed. The queue has `batches=True`: else `BadInput`.
+
+        then      the name of a queue of this database, and a payload that is pushed there when the batch ends: when
+                  none of its messages is left in the queue, but for dead letters that `on_dead` lets be. It is pushed
+                  exactly once, whatever is killed. Its header `tablequeue-batch` has the `id` and the `queue` of the
+                  batch, and its numbers, as `BatchProgress` has them.
+        failed    the same, pushed once when the batch has a dead letter.
+        on_dead   what a dead letter does. `wait`: the batch waits until it is redriven and finished, or deleted;
+                  `continue`: the batch ends without it; `cancel`: as `continue`, and the other messages are cancelled.
+        connection, now   see `Consumer`. In a transaction of the caller's the messages are pushed there.
+
+        A batch without messages ends at once. A dead letter that is redriven after the end opens nothing again. The
+        callback comes right after the completion that leaves no message; if that was in a transaction of the caller's,
+        or its process died, with the next sweep, within seconds while a consumer of the queue waits or pops.
+        """
+        batch = NewBatch(self.context, then, failed, on_dead, now)
+        yield batch
+        batch.finish(connection)
+
+    @contextmanager
+    def batch_of(
+        self, message: Claim, *, connection: Connection | None = None, now: datetime | None = None
+    ) -> Iterator[OpenBatch]:
+        """Push more messages into the batch of `message`, which is in progress.
+
+        `with queue.batch_of(message) as batch: batch.push(payload)`: as `batch`, in one transaction, or none of them.
+        The batch cannot end before these are finished. `LeaseLost` if the claim is not held any more when the block
+        ends, `BadInput` if the message is in no batch, or in one that has ended: then nothing is pushed.
+        """
+        batch = MoreOfBatch(self.context, message, now)
+        yield batch
+        batch.finish(connection)
 
     # -- consuming -----------------------------------------------------------------------------------------------------
 

@@ -14,4 +14,5 @@ def test_expiry_keys_and_results(run: Run) -> None:
     assert lines(run("result", "work", id, "--wait", 10)) == [{"sum": 6}]
     assert run("push", "work", "2", "--key", "k", "--on-conflict", "return").stdout.strip() == id
     run("queue", "create", "plain")
+    run("queue", "create", "reports", "--batches")
     assert "do not expire" in run("push", "plain", "1", "--expires", 5, code=1).stderr

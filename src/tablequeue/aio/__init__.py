@@ -1,5 +1,6 @@
 """The same verbs for asyncio, on one implementation underneath."""
 
+from tablequeue.aio.batch import AsyncBatch
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
 from tablequeue.aio.database import THREADS, AsyncDatabase, connect
 from tablequeue.aio.queue import AsyncQueue
@@ -7,6 +8,7 @@ from tablequeue.aio.topic import AsyncSubscription, AsyncTopic
 
 __all__ = [
     "THREADS",
+    "AsyncBatch",
     "AsyncClaim",
     "AsyncConsumer",
     "AsyncDatabase",

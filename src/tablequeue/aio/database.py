@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import sqlalchemy as sa
 
 from tablequeue import database
+from tablequeue.aio.batch import AsyncBatch
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
 from tablequeue.aio.queue import AsyncQueue
 from tablequeue.aio.threads import Threads
@@ -96,6 +97,10 @@ class AsyncDatabase:
 
     create_topic = opens(Database.create_topic, AsyncTopic)
     topic = opens(Database.topic, AsyncTopic)
+
+    async def batch(self, id: int) -> AsyncBatch:
+        """Open a batch that was pushed; see `Database.batch`."""
+        return AsyncBatch(await self._threads.run(partial(self._own.batch, id)), self._threads)
 
     async def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer, same
 from tablequeue.aio.wait import wake
+from tablequeue.model.batch import OnDead
 from tablequeue.model.connection import Connection
+from tablequeue.model.message import checked_claims
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import LiveState
 from tablequeue.queue import Queue
 from tablequeue.verbs import move
+from tablequeue.verbs.batches import Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
@@ -32,6 +35,34 @@ class AsyncQueue(AsyncConsumer[Queue]):
 
     push = same(Queue.push)
     push_many = same(Queue.push_many)  # the payloads are read in the thread
+
+    @asynccontextmanager
+    async def batch(
+        self,
+        *,
+        then: Callback | None = None,
+        failed: Callback | None = None,
+        on_dead: OnDead = "wait",
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> AsyncIterator[OpenBatch]:
+        """Push a batch: `async with queue.batch(...) as batch: batch.push_many(payloads)`; see `Queue.batch`.
+
+        The verbs of the batch are not awaited: nothing is in the database until the block ends.
+        """
+        own = await self._threads.run(partial(NewBatch, self._own.context, then, failed, on_dead, now))
+        yield own
+        await self._call(self._threads.run, own.finish, connection=connection)
+
+    @asynccontextmanager
+    async def batch_of(
+        self, message: AsyncClaim, *, connection: Connection | None = None, now: datetime | None = None
+    ) -> AsyncIterator[OpenBatch]:
+        """Push more messages into the batch of `message`, which is in progress; see `Queue.batch_of`."""
+        (checked,) = checked_claims((message,), AsyncClaim)
+        own = await self._threads.run(partial(MoreOfBatch, self._own.context, checked.claim, now))
+        yield own
+        await self._call(self._threads.run, own.finish, connection=connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------
 

@@ -197,6 +197,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         help="Seconds after its push for which a key stays taken, finished or not.  [default: until it is finished]",
     ),
     "results": click.option("--results", is_flag=True, help="Keep the results of finished messages, see `result`."),
+    "batches": click.option("--batches", is_flag=True, help="Messages may be pushed in batches, with a callback."),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -228,6 +229,7 @@ OPTIONS: Mapping[Kind, tuple[str, ...]] = {
         "expires",
         "key_for",
         "results",
+        "batches",
         *_LIMITS,
     ),
     "topic": ("payload", "groups", "keep"),

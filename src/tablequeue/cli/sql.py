@@ -203,6 +203,7 @@ def _definition(kind: Kind, name: str, options: Mapping[str, Any]) -> Definition
 
 def _table(engine: Engine, name: str, definition: Definition, number: int, table_name: str | None) -> Table:
     check_full_name(name, definition.kind)
+    engine.check_definition(definition)
     if table_name is not None:
         check_table(table_name)
     if not isinstance(definition, SubscriptionDefinition):

@@ -27,7 +27,7 @@ from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.engines.walks import Share, Walks
-from tablequeue.errors import TablequeueError
+from tablequeue.errors import BadDefinition, TablequeueError
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import ERROR_ENDS, LONGEST_ERROR
 from tablequeue.model.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
@@ -71,6 +71,20 @@ class Ring:
     """How many claims in a row had all of their messages of that group."""
     looks: Share = field(default_factory=Share)
     """When a claim may look whether the group is alone."""
+
+
+def ending(message: str, queue: str) -> str:
+    """Return the batch of a completed message if no other message of it is ready, so that it may end; else null.
+
+    It looks at the newest ready message: the entries of the others in the index may be of claimed ones.
+    """
+    return (
+        f"case when {message}.batch_id is not null and (\n"  # noqa: S608  (checked names)
+        f"    select other.id from {queue} as other\n"
+        f"    where other.batch_id = {message}.batch_id and other.state = 'ready'\n"
+        f"    order by other.id desc limit 1\n"
+        f") is null then {message}.batch_id end as ending"
+    )
 
 
 def keeps_low_water(definition: Definition) -> bool:
@@ -142,6 +156,10 @@ class Table(Statements):
         self.next_sweep = 0.0
         self.next_purge = 0.0
         self.next_close = 0.0
+        self.ending: set[int] = set()
+        """Batches that completions of this process may have ended; see verbs/batch_ends.py."""
+        self.next_batch = 0
+        """The open batch after which this process looks next."""
         self.notifies_apart = False
         """Whether to notify consumers from a connection of our own, after a push in a caller's transaction."""
         self.claims_above_mark = engine.low_water and keeps_low_water(definition)
@@ -306,6 +324,12 @@ class EngineBase(ABC):
     """Whether a grouped queue needs `promote`; else triggers of the database promote at once."""
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps in that transaction, because no other one could write then."""
+    has_batches: ClassVar[bool] = True
+    """Whether a queue may have batches."""
+    batch_parameter: ClassVar[str] = ":batch_id"
+    """The batch of a message that is pushed."""
+    completed: ClassVar[str] = ""
+    """What the completed messages are called in the texts that complete; empty: as the queue."""
     low_water: ClassVar[bool] = False
     """Whether claims begin at a low-water mark; see low_water.py."""
     closes_before_fork: ClassVar[bool] = False
@@ -360,6 +384,8 @@ class EngineBase(ABC):
             "schedules": f"{self.prefix}tq{PART}schedules",
             "paused": f"{self.prefix}tq{PART}paused",
             "dropped": f"{self.prefix}tq{PART}dropped",
+            "batches": f"{self.prefix}tq{PART}batches",
+            "batch_counts": f"{self.prefix}tq{PART}batch_counts",
             "now": self.clock,
         }
 
@@ -460,6 +486,11 @@ class EngineBase(ABC):
             "keys": f"{queue}{PART}keys",
             "results": f"{queue}{PART}results",
             "key_for": repr(definition.key_for),
+            # The columns of a push that only some queues have. Of a queue with batches: the value of a push, and what a
+            # completion returns besides.
+            "extra": expiry["expires_at"] + (", batch_id" if definition.batches else ""),
+            "in_batch": f", {self.batch_parameter}" if definition.batches else "",
+            "ending": f", {ending(self.completed or queue, queue)}" if definition.batches else "",
             **expiry,
             **self.topic_words(table),
         }
@@ -513,6 +544,14 @@ class EngineBase(ABC):
     @abstractmethod
     def compile(self, text: str) -> str:
         """Convert the `:name` parameters of a statement to the driver's own style. It is run with a dict."""
+
+    def check_definition(self, definition: Definition) -> None:
+        """Refuse a definition that this engine cannot hold."""
+        if definition.batches and not self.has_batches:
+            raise BadDefinition(
+                f"A queue on {self.name} has no batches.",
+                "Leave batches out; or use SQLite, PostgreSQL, MariaDB or MySQL.",
+            )
 
     def table(
         self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tablequeue.engines.base import EngineBase
+from tablequeue.engines.batches import Batches
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.checks import Checks
 from tablequeue.engines.messages import Messages
@@ -37,4 +38,5 @@ class Engine(EngineBase):
     streams: ClassVar[Streams] = Streams()
     staging: ClassVar[Staging] = Staging()
     moving: ClassVar[Moving] = Moving()
+    batches: ClassVar[Batches] = Batches()
     checks: ClassVar[Checks] = Checks()

@@ -352,7 +352,7 @@ class Messages(Part):
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         """Run an operation that finishes messages. Return the ids that were held under `token`."""
-        return [row[0] for row in self._rows(cursor, table, operation, params)]
+        return completed_ids(table, self._rows(cursor, table, operation, params))
 
     def _release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
         return {row[0]: bool(row[1]) for row in self._rows(cursor, table, "release", params)}
@@ -389,6 +389,13 @@ def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
     """Return the old and the new ids of rows of `move`: an id, and whether it is new."""
     old, new = (sorted(row[0] for row in rows if bool(row[1]) is is_new) for is_new in (False, True))
     return old, new
+
+
+def completed_ids(table: Table, rows: Sequence[Row]) -> list[int]:
+    """Return the ids of completed messages, and note the batches that may end: the second column is {ending}."""
+    if table.definition.batches:
+        table.ending.update(row[1] for row in rows if row[1] is not None)
+    return [row[0] for row in rows]
 
 
 def by_history(operation: str, table: Table) -> str:

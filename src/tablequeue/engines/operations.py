@@ -71,6 +71,7 @@ CREATE = {
     "create_rate": "rate",
     "create_stripes": "group_limited",
     "create_group_rates": "group_rate",
+    "create_batches": "batches",
 }
 
 # The texts that a catalogue of schema version 4 or 5 lacks.
@@ -175,6 +176,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_stripes": "group_limited",
             "drop_group_rates": "group_rate",
             "drop_keys": "queue",
+            "drop_batches": "batches",
             "drop_streams": "",
             "resume": "",
             "note_dropped": "",
@@ -354,6 +356,17 @@ OPERATIONS: Mapping[str, Operation] = {
     "writer_advance": Operation(Effect.STEP),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, others="publish_keyed"),
     "unstage": Operation(Effect.STEP, {"unstage": ""}, others="topic_unstage"),
+    # Batches
+    "open_batch": Operation(Effect.STEP),
+    "batch_of": Operation(Effect.STEP),
+    "count_batch": Operation(Effect.STEP),
+    "find_batch": Operation(Effect.READ),
+    "open_batches": Operation(Effect.READ),
+    "lock_batch": Operation(Effect.STEP),
+    "note_failed": Operation(Effect.STEP),
+    "end_batch": Operation(Effect.STEP),
+    "batch_progress": Operation(Effect.READ),
+    "uncancelled": Operation(Effect.READ),
     # Moves between databases
     "waiting": Operation(Effect.STEP),
     "busy_groups": Operation(Effect.READ),

@@ -128,6 +128,18 @@ class Params(TypedDict, total=False):
     within: bool
     """Whether the operation runs in a caller's transaction."""
 
+    # Batches
+    batch_id: int | None
+    """The batch of a message; None: it is in none."""
+    on_dead: str
+    then_push: str | None
+    failed_push: str | None
+    """What a batch pushes when it ends, and when it has a dead letter, as JSON."""
+    pushed: int
+    cancelled: int
+    dead: int
+    """Numbers of messages of a batch; of a look, `dead` is 1 if it finds dead letters too."""
+
     # Topics, and their subscriptions
     sum: int
     """The sum of the `number` ids of a range."""

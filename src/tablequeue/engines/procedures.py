@@ -44,6 +44,11 @@ _LARGEST_EXPONENT = 700
 def procedures(engine: EngineBase, table: Table) -> str:
     """Return the text that creates or replaces all procedures of a queue. Only their owner may call new ones."""
     syntax = _syntax(engine)
+    if table.definition.batches:
+        raise BadInput(
+            f"The queue {table.name!r} has batches, and so no stored procedures.",
+            "Use the verbs; or create a queue without batches for other languages.",
+        )
     engine = _placed(engine, syntax.schema)
     made = [_rendered(engine, file, table) for file in _files(engine, table.definition)]
     dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""

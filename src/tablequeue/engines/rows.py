@@ -112,6 +112,56 @@ class ScheduleRow(NamedTuple):
     """The database's clock."""
 
 
+class OpenBatchRow(NamedTuple):
+    """An open batch, and what is left of it."""
+
+    id: int
+    on_dead: str
+    tells: bool
+    """Whether its callback for dead letters is still to be pushed."""
+    active: bool
+    """Whether messages of it wait or are in progress."""
+    dead: bool
+    """Whether it has dead letters."""
+    uncancelled: bool
+    """Whether its dead letters cancel the others, and one was not told to stop."""
+
+    @property
+    def ends(self) -> bool:
+        return not self.active and (self.on_dead != "wait" or not self.dead)
+
+    @property
+    def fails(self) -> bool:
+        return self.tells and self.dead
+
+    @property
+    def cancels(self) -> bool:
+        return self.uncancelled and self.dead
+
+
+class PushesRow(NamedTuple):
+    """What a batch pushes, as JSON; see verbs/batch_ends.py."""
+
+    then: str | None
+    failed: str | None
+
+
+class BatchRow(NamedTuple):
+    """A batch; see `BatchProgress`. `pushed`, `cancelled` and `dead` are final if it has ended."""
+
+    opened_at: Any
+    failed_at: Any
+    ended_at: Any
+    pushed: int
+    cancelled: int
+    dead: int
+    pushed_since: int
+    cancelled_since: int
+    waiting: int
+    in_progress: int
+    dead_now: int
+
+
 class StreamRow(NamedTuple):
     """The row of a stream."""
 

@@ -38,7 +38,7 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
-FEATURES = ("expires", "key_for", "results")
+FEATURES = ("expires", "key_for", "results", "batches")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
 _DURATIONS = ("expires", "key_for")
 MOST_CONCURRENT = 10_000
@@ -71,6 +71,7 @@ class Definition:
     expires: float | None = None
     key_for: float | None = None
     results: bool = False
+    batches: bool = False
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     kind: ClassVar[Kind] = "queue"
     may_be_fair: ClassVar[bool] = True
@@ -84,6 +85,7 @@ class Definition:
         check_one_of("delivery", self.delivery, DELIVERIES)
         self._check_grouping()
         self._check_history()
+        self._check_batches()
         check_duration("lease", self.lease, "Give at most 100 years.")
         check_whole("max_attempts", self.max_attempts, LARGEST)
         self._check_limits()
@@ -145,6 +147,20 @@ class Definition:
         if not self.keeps_history and self.delivery == "at_most_once":
             raise BadDefinition(
                 "at_most_once needs a history: a lost message is found there.", "Use history='keep' or a retention."
+            )
+
+    def _check_batches(self) -> None:
+        if not isinstance(self.batches, bool):
+            raise BadDefinition(f"batches is {self.batches!r}.", "Give True or False.")
+        if self.batches and self.delivery == "at_most_once":
+            raise BadDefinition(
+                "batches do not go with at_most_once, which does not know when a message is finished.",
+                "Use at_least_once with max_attempts=1.",
+            )
+        if self.batches and self.dead_letter_to is not None:
+            raise BadDefinition(
+                "batches do not go with dead_letter_to: a dead letter of a batch stays in its queue.",
+                "Leave one of the two out.",
             )
 
     def _check_dead_letters(self) -> None:

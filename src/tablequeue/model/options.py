@@ -46,6 +46,7 @@ class QueueOptions(TypedDict, total=False):
     expires: Duration | None
     key_for: Duration | None
     results: bool
+    batches: bool
     labels: Mapping[str, str]
 
 

@@ -12,7 +12,7 @@ from tablequeue.model.message import Message
 from tablequeue.model.states import STATES
 from tablequeue.verbs.context import Context, Params, whole_ids
 from tablequeue.verbs.inspect import in_batches
-from tablequeue.verbs.sweep import notify_ended, promote_after
+from tablequeue.verbs.sweep import look_at_batches, notify_ended, promote_after
 
 Chosen = int | Iterable[int] | Callable[[Message], bool]
 """The id of a message, several ids, or a predicate of messages."""
@@ -44,6 +44,7 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: Co
     promote_after(context, now, connection, len(account))
     if account:
         notify_ended(context, connection)
+        look_at_batches(context, now, connection, len(account))
     return Cancellation(
         tuple(sorted(id for id, told in account.items() if not told)),
         tuple(sorted(id for id, told in account.items() if told)),

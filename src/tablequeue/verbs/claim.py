@@ -136,6 +136,11 @@ def take(context: Context, n: int, now: datetime | None, connection: Connection 
             "Give a connection, or use pop() and complete().",
         )
     context.keep_current(connection)
+    if context.table.definition.batches:
+        raise BadInput(
+            f"The queue {context.table.name!r} has batches, whose messages are not taken.",
+            "Pop the message and complete it, both with connection=.",
+        )
     params = _params(context, n, None, now)
     return _swept(context, context.messages.take, params, now, connection, refusable=True)
 

@@ -14,7 +14,7 @@ from tablequeue.observe.counters import counters
 from tablequeue.verbs.claim import SameGroup, check_same_group, claimed, leased, topped_up
 from tablequeue.verbs.context import Context, Params
 from tablequeue.verbs.finish import complete, not_held
-from tablequeue.verbs.sweep import keep_up
+from tablequeue.verbs.sweep import keep_up, look_at_batches
 
 
 def complete_and_claim(
@@ -52,6 +52,7 @@ def complete_and_claim(
         counters.add("lost_leases", table.name, len(lost))
         raise not_held(lost, len(ids), "completed")
     counters.add("completed_messages", table.name, len(ids))
+    look_at_batches(context, now, None)
     if rows is None:
         return token, claimed(context, params, now, connection, refusable=False)
     # After the completion: before it, a sweep would take the message from a consumer that is a little late.

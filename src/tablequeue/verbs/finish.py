@@ -17,7 +17,7 @@ from tablequeue.model.states import FailedState
 from tablequeue.observe.counters import counters
 from tablequeue.verbs.context import Context, Params, seconds
 from tablequeue.verbs.results import completing, dump
-from tablequeue.verbs.sweep import promote_after
+from tablequeue.verbs.sweep import look_at_batches, promote_after
 
 C = TypeVar("C", bound=Collection[int])
 
@@ -40,6 +40,7 @@ def complete(
     completed, lost = _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
     counters.add("completed_messages", context.table.name, sum(map(len, completed.values())))
     promote_after(context, now, connection, len(claims))
+    look_at_batches(context, now, connection)
     if lost is not None:
         raise lost
 
@@ -54,6 +55,7 @@ def release(
     counters.add("released_messages", context.table.name, sum(map(len, released.values())))
     if promoting := sum(sum(under.values()) for under in released.values()):
         promote_after(context, now, connection, promoting)
+        look_at_batches(context, now, connection, promoting)
     if lost is not None:
         raise lost
 
@@ -86,6 +88,7 @@ def fail(
         counters.add("failed_messages", context.table.name, number, state)
     if ended := sum(state in ("dead", "cancelled", "blocked") for under in states.values() for state in under.values()):
         promote_after(context, now, connection, ended)
+        look_at_batches(context, now, connection, ended)
     if lost is not None:
         raise lost
     return [cast(FailedState, states[claim.token][claim.id]) for claim in claims]

@@ -13,7 +13,7 @@ from tablequeue.model.pacing import Duration
 from tablequeue.verbs import catalogue, dead_letters
 from tablequeue.verbs.context import Context, seconds, whole_ids
 from tablequeue.verbs.inspect import BATCH, in_batches, need_history
-from tablequeue.verbs.sweep import promote_after
+from tablequeue.verbs.sweep import look_at_batches, promote_after
 
 
 class All(Enum):
@@ -37,6 +37,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
         while deleted:
             deleted = context.run(context.messages.purge, {"state": state, "n": BATCH})
             total += deleted
+    look_at_batches(context, None, None, total)
     return total
 
 
@@ -49,7 +50,9 @@ def purge_dead(context: Context, which: Which) -> int:
         params: Params = {"state": "dead", "ids": context.engine.dump_ids(ids)}
         return context.run(context.messages.purge_ids, params)
 
-    return _each_dead(context, which, delete)
+    deleted = _each_dead(context, which, delete)
+    look_at_batches(context, None, None, deleted)
+    return deleted
 
 
 def purge_history(context: Context, older_than: Duration, now: datetime | None) -> int:

@@ -121,6 +121,10 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
             )
     if context.runner is to.runner and context.table.table_name == to.table.table_name:
         raise BadInput(f"{name!r} is both queues.", "Name another queue to move the messages to.")
+    if mine.batches:
+        raise BadInput(
+            f"The queue {name!r} has batches, whose messages stay with it.", "Have them finished there; or cancel them."
+        )
     if mine.payload != theirs.payload:
         raise BadInput(
             f"The payloads of {name!r} are {mine.payload}, and those of {other!r} are {theirs.payload}.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
@@ -37,6 +38,18 @@ class Options(NamedTuple):
     headers: Mapping[str, Any] | None
     expires: Duration | None = None
     key_for: Duration | None = None
+
+
+@dataclass(slots=True)
+class Encoded:
+    """The messages of one call, encoded: as payloads if they have the options of the call, else each as a row."""
+
+    params: Params
+    payloads: list[str | bytes]
+    rows: list[Params]
+
+    def __len__(self) -> int:
+        return len(self.rows) or len(self.payloads)
 
 
 NOTHING = Options(None, None, None, None, None)
@@ -100,9 +113,25 @@ def push_many(
 ) -> list[int | None]:
     _check_on_conflict(on_conflict)
     context.keep_current(connection)
+    encoded = encode(context, messages, options, now)
+    if not encoded:
+        return []
+    if encoded.rows:
+        ids = _push_each(context, encoded.params, encoded.rows, on_conflict, connection)
+    else:
+        params = encoded.params | {"payloads": encoded.payloads}
+        ids = [*context.run(context.messages.push_many, params, connection)]
+        counters.add("pushed_messages", context.table.name, len(ids))
+    promote_after(context, now, connection, len(ids))
+    return ids
+
+
+def encode(context: Context, messages: Iterable[Any], options: Options, now: datetime | None) -> Encoded:
+    """Encode messages, before the first statement: a bad payload refuses the whole call.
+
+    And no transaction is open while the caller's iterable works.
+    """
     params = _call(context, now) | _options(context, options)
-    # All are encoded before the first statement: a bad payload refuses the whole call, and no transaction is open while
-    # the caller's iterable works.
     dump = context.codec.dump
     payloads: list[str | bytes] = []
     rows: list[Params] = []
@@ -120,24 +149,24 @@ def push_many(
     except BadInput as error:
         words = f"Payload number {len(rows or payloads) + 1}: {error.cause}"
         raise type(error)(words, error.remedy) from None
-    if rows:
-        if any(row["group"] is None for row in rows):  # of a plain payload among them
-            check_group(context.table, options.group)
-        ids = _push_each(context, params, rows, on_conflict, connection)
-    elif payloads:
+    if payloads or any(row["group"] is None for row in rows):  # of a plain payload among them
         check_group(context.table, options.group)
-        ids = [*context.run(context.messages.push_many, params | {"payloads": payloads}, connection)]
-        counters.add("pushed_messages", context.table.name, len(ids))
-    else:
-        return []
-    promote_after(context, now, connection, len(ids))
-    return ids
+    return Encoded(params, payloads, rows)
 
 
 def _push_each(
     context: Context, params: Params, rows: list[Params], on_conflict: OnConflict, connection: Connection | None
 ) -> list[int | None]:
     """Push rows with options of their own, in one transaction."""
+    ids, pushed = context.run(pushing(context, params, rows, on_conflict), params, connection)
+    counters.add("pushed_messages", context.table.name, pushed)
+    return ids
+
+
+def pushing(
+    context: Context, params: Params, rows: list[Params], on_conflict: OnConflict
+) -> Callable[[Cursor, Table, Params], tuple[list[int | None], int]]:
+    """Return the operation that pushes rows: it returns their ids, and how many were pushed."""
 
     def push_rows(cursor: Cursor, table: Table, rows: list[Params]) -> list[int | None]:
         if table.definition.key_for:
@@ -168,9 +197,7 @@ def _push_each(
             cursor.execute("release savepoint tablequeue_push")
         return ids, pushed
 
-    ids, pushed = context.run(push_keyed, params, connection)
-    counters.add("pushed_messages", context.table.name, pushed)
-    return ids
+    return push_keyed
 
 
 def _plain(context: Context) -> Params:
@@ -231,6 +258,7 @@ def _options(context: Context, options: Options) -> Params:
         "priority": 0 if priority is None else priority,
         "group": "" if definition.strict else None if group is None else check_text(group, "group"),
         "key": None,
+        "batch_id": None,
     }
 
 

@@ -7,6 +7,7 @@ from time import monotonic
 
 from tablequeue.errors import TablequeueError
 from tablequeue.model.connection import Connection
+from tablequeue.verbs import batch_ends
 from tablequeue.verbs.context import Context, Params
 
 # Seconds between the end of a sweep and the start of the next one, by the claims of one process on a busy queue. An
@@ -66,6 +67,8 @@ def sweep(context: Context, now: datetime | None, connection: Connection | None 
                 moved += run(context.messages.sweep, params, connection)
     if context.table.definition.grouped and context.engine.promotes:
         moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
+    if context.table.definition.batches and connection is None:
+        moved += batch_ends.look(context, now)
     return moved
 
 
@@ -95,6 +98,20 @@ def promote_after(
                 promote(context, now, connection)
         except TablequeueError:
             return
+
+
+def look_at_batches(context: Context, now: datetime | None, connection: Connection | None, lost: int = 0) -> None:
+    """End the batches that a call may have ended; not in a caller's transaction, which others do not see yet.
+
+    lost   how many messages became dead letters, or left the queue in other ways than by a completion.
+    """
+    if context.table.definition.batches and connection is None:
+        batch_ends.look_after(context, now)
+        if lost:
+            try:
+                batch_ends.look(context, now)
+            except TablequeueError:  # the call took effect, and the next sweep looks
+                return
 
 
 def notify_ended(context: Context, connection: Connection | None) -> None:

@@ -127,9 +127,10 @@ class Waiter:
     def looks_miss(self) -> bool:
         """Whether to pop after a pause without another look, which may not see each lease that has ended.
 
-        A look that does not begin at the start of the index misses a lease that was shortened. A sweep finds it.
+        A look that does not begin at the start of the index misses a lease that was shortened. A sweep finds it, and
+        batches that are at their end.
         """
-        return self._context.table.walks.marked
+        return self._context.table.walks.marked or self._context.table.definition.batches
 
     def back_off(self, end: float) -> float:
         """Return the seconds to sleep between a wake-up and the pop: 0 unless the last wake-up was wasted."""

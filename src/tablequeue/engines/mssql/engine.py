@@ -119,6 +119,7 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
+    has_batches = False
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)

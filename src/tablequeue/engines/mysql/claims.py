@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
@@ -42,8 +42,17 @@ class Completion:
     statements: Sequence[str]
     """They complete the messages @tq_ids, of which there are @tq_n."""
     number: int
+    tells: str = "null"
+    """The variable with the batches that may end, as JSON; or null."""
     done: list[int] | None = None
     """The ids that were completed; None: not yet."""
+    ending: set[int] = field(default_factory=set)
+    """The batches that may have ended by it."""
+
+    def take_effect(self, ids: str | None, ending: str | None) -> None:
+        """Note what was completed, from the variables of the packet."""
+        self.done = json.loads(ids or "[]")
+        self.ending = {batch for batch in json.loads(ending or "[]") if batch is not None}
 
 
 class Packet:
@@ -62,7 +71,8 @@ class Packet:
         self.counted = definition.limited or before is not None
         self.inside: list[str] = []
         if before is not None:
-            self.inside += [*before.statements, "select @tq_ids", f"set @tq_first = @tq_n = {before.number:d}"]
+            done = f"select @tq_ids, {before.tells}"
+            self.inside += [*before.statements, done, f"set @tq_first = @tq_n = {before.number:d}"]
         self.add("claim_limit", n="if(@tq_first, %(n)s, 0)" if before is not None else "%(n)s")
         if definition.rate is not None:
             grant = bound(cursor, table.statement("grant_rate"), params)
@@ -103,7 +113,7 @@ class Packet:
         read = [bound(self.cursor, one, self.params, **NAMES) for one in self.table.statements("claimed")]
         answers = together(self.cursor, self.inside, read)
         if self.before is not None:
-            self.before.done = json.loads(answers[0][0][0] or "[]")
+            self.before.take_effect(*answers[0][0])
         return list(answers[-1])
 
 

@@ -20,6 +20,7 @@ from tablequeue.engines.columns import common_expressions, filled
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
+from tablequeue.engines.mysql.batches import MySQLBatches
 from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, commits_each
@@ -77,6 +78,7 @@ class MySQL(Engine):
     ranges = MySQLRanges(messages, topics, range_reads)
     streams = MySQLStreams()
     staging = MySQLStaging()
+    batches = MySQLBatches()
     checks = CHECKS
     drivers = ("pymysql",)
     async_drivers: ClassVar = {"aiomysql": {"echo": "", "auth_plugin": ""}}
@@ -91,6 +93,7 @@ class MySQL(Engine):
     }
     order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": "slot, id"}
     slot = "slot"
+    completed = "message"
     payload_types: ClassVar = {
         "json": "longtext not null check (json_valid(payload))",
         "text": "longtext not null",

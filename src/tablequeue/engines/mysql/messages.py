@@ -14,7 +14,7 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Messages, by_history
+from tablequeue.engines.messages import Messages, by_history, completed_ids
 from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
 from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
 from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
@@ -71,7 +71,7 @@ class MySQLMessages(MySQLLimits, Messages):
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         now, step, states = self._before_rows(cursor, table, params)
-        values = row_values(params, now, states, table.definition.expires)
+        values = row_values(params, now, states, table.definition)
         rest = cursor.mogrify(",%s" * (len(values) - 1) + ")", values[1:])
         chunks = list(chunked(cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]))
         # A single statement needs no transaction, which would cost two more round trips.
@@ -90,7 +90,7 @@ class MySQLMessages(MySQLLimits, Messages):
         places = [place for place, row in enumerate(rows) if row["key"] not in taken]
         chunks = chunked(
             cursor.mogrify(f"({','.join(['%s'] * len(values))})", values)
-            for values in (row_values(params | rows[place], now, states, table.definition.expires) for place in places)
+            for values in (row_values(params | rows[place], now, states, table.definition) for place in places)
         )
         ids: list[int | None] = [None] * len(rows)
         with atomic(cursor):
@@ -130,8 +130,10 @@ class MySQLMessages(MySQLLimits, Messages):
         finish = by_history("complete", table)
         lock, changes = table.statement(f"{finish}.lock"), table.statements(f"{finish}.change")
         held: Params = {"token": params["held"], "ids": params["ids"], "now": params["now"]}
-        statements = [kept(bound(cursor, lock, held)), *(bound(cursor, one, held, ids="@tq_ids") for one in changes)]
-        completion = Completion(statements, params["number"])
+        tells = {"tq_ending": "json_arrayagg(ending)"} if table.definition.batches else {}
+        found = kept(bound(cursor, lock, held), **tells)
+        statements = [found, *(bound(cursor, one, held, ids="@tq_ids") for one in changes)]
+        completion = Completion(statements, params["number"], "@tq_ending" if tells else "null")
 
         @at_once(CLAIMS)
         def _claim(_: MySQLMessages, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -140,6 +142,7 @@ class MySQLMessages(MySQLLimits, Messages):
             return claimed(cursor, table, params, "claim_many") if len(completion.done) == completion.number else []
 
         rows = self._ready(partial(_claim, self), cursor, table, params)
+        table.ending.update(completion.ending)
         done = completion.done or []
         return (done, []) if len(done) < params["number"] else (None, rows)
 
@@ -273,8 +276,11 @@ class MySQLMessages(MySQLLimits, Messages):
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         changes = table.statements(f"{operation}.change")
         ids: list[int] = json.loads(params["ids"])
-        if len(ids) == 1 and len(changes) == 1:
+        tells = table.definition.batches and operation.startswith("complete")
+        if len(ids) == 1 and len(changes) == 1 and not tells:
             return ids if cursor.execute(changes[0], params) else []
+        if tells:
+            return completed_ids(table, _changed(cursor, table, operation, params, rows="json_array(id, ending)"))
         return [row[0] for row in _changed(cursor, table, operation, params)]
 
     # -- changing --------------------------------------------------------------------------------------------------

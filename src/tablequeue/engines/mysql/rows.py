@@ -12,6 +12,7 @@ from pymysql.constants import ER
 from tablequeue.engines.base import Params
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
+from tablequeue.model.definition import Definition
 
 # Maximum bytes of rows in one statement. Larger statements are not faster.
 CHUNK = 1 << 20
@@ -45,22 +46,21 @@ def insert(cursor: Cursor, statement: str, chunks: Iterable[Sequence[bytes]], st
         yield from insert_all(chunk)
 
 
-def row_values(params: Params, now: datetime, states: tuple[str, str], expires: float | None) -> tuple[Any, ...]:
+def row_values(params: Params, now: datetime, states: tuple[str, str], definition: Definition) -> tuple[Any, ...]:
     """Return the values of a new row, in the order of push_rows.
 
-    `states` are the state of a message that is due now, and of one that is due later. `expires` are the seconds of a
-    message without seconds of its own; None: the messages of the queue do not expire.
+    `states` are the state of a message that is due now, and of one that is due later.
     """
     due, delay = params["due"], params["delay"]
     if due is None and delay is not None:
         due = now + timedelta(seconds=delay)
     state = states[due is not None and due > now]
     shared = (params["headers"], params["producer"], params["priority"], params["group"], params["key"])
-    values = (params.get("payload"), *shared, now, due, state)
-    if expires is None:
-        return values
-    own = params["expires"]
-    return (*values, now + timedelta(seconds=expires if own is None else own))
+    values: tuple[Any, ...] = (params.get("payload"), *shared, now, due, state)
+    if definition.expires is not None:
+        own = params["expires"]
+        values = (*values, now + timedelta(seconds=definition.expires if own is None else own))
+    return (*values, params["batch_id"]) if definition.batches else values
 
 
 def chunked(rows: Iterable[str]) -> Iterator[list[bytes]]:

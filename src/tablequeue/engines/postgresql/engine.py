@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import psycopg
 from psycopg.rows import tuple_row
 
-from tablequeue.engines.base import ProcedureSyntax, Table
+from tablequeue.engines.base import ProcedureSyntax, Table, ending
 from tablequeue.engines.columns import TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -100,6 +100,7 @@ class PostgreSQL(Engine):
     }
     order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
     slot = SLOT
+    batch_parameter = "cast(:batch_id as bigint)"
     # json, not jsonb: it keeps the text that was pushed, with every number and escape, and builds no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
@@ -188,6 +189,10 @@ class PostgreSQL(Engine):
         return {
             **words,
             **self.messages.packs.words(words["queue"]),
+            # Of a queue with batches: what ends the statement of a completion whose rows are `finished`.
+            "then_ending": f"\n)\nselect id, {ending('finished', words['queue'])}\nfrom finished"
+            if definition.batches
+            else "",
             "array_type": array_type,
             # JSON as text, which every driver returns unchanged. The procedures return JSON.
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",

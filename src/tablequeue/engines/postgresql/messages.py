@@ -78,7 +78,8 @@ class PostgreSQLMessages(Notifying, Messages):
         cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
         ids, pushed_at, due_at, state, *expires_at = cursor.fetchone()
         shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
-        rest = "".join(f"\t{copy_text(value)}" for value in (*shared, state, *expires_at))
+        batch = [params["batch_id"]] if table.definition.batches else []
+        rest = "".join(f"\t{copy_text(value)}" for value in (*shared, state, *expires_at, *batch))
         # Not copy.write_row(): our own text escapes the columns that all rows share only once.
         with cursor.copy(table.statement("push_copy")) as copy:
             for chunk in copy_lines(ids, payloads, f"{rest}\n"):
@@ -104,8 +105,10 @@ class PostgreSQLMessages(Notifying, Messages):
         if table.definition.contended:
             completed = self.complete(cursor, table, params | {"token": params["held"]})
             return (completed if len(completed) < params["number"] else None), None
-        if max(params["number"], params["n"]) >= self.packs.least or table.definition.limited:
-            with atomic(cursor):  # two statements: each may concern a pack, or the first one frees places
+        definition = table.definition
+        if max(params["number"], params["n"]) >= self.packs.least or definition.limited or definition.batches:
+            # Two statements: each may concern a pack, the first one frees places, or it tells of batches.
+            with atomic(cursor):
                 return super().complete_and_claim(cursor, table, params)
         if table.definition.fair:
             return self._complete_and_claim_in_turn(cursor, table, params)

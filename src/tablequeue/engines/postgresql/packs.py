@@ -76,7 +76,8 @@ def may_pack(definition: Definition) -> bool:
     """Return whether a message in progress may be in a pack: claimed in it now, or before an `alter`.
 
     Not in a queue with groups: the head of a group must stay in its index, and the messages of a pack have no group.
-    Not at most once, because a claim moves its messages to the history.
+    Not at most once, because a claim moves its messages to the history. Not in a queue with batches: the row of a
+    message tells that its batch is not at its end.
     """
-    apart = definition.grouped or definition.fair
+    apart = definition.grouped or definition.fair or definition.batches
     return definition.delivery == "at_least_once" and not apart

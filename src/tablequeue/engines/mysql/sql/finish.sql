@@ -5,7 +5,7 @@
 -- The first statement finds those that are held. All of them are one packet.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 -- name: complete_keep.lock
-select message.id
+select message.id{ending}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
 -- name: complete_keep.change
@@ -26,7 +26,7 @@ from {given} straight_join {queue} force index (primary) on {queue}.id = given.i
 -- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 -- name: complete_none.lock
-select message.id
+select message.id{ending}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
 -- name: complete_none.change

@@ -8,20 +8,23 @@ with finished as (
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
     returning *
 )
+-- [batches]
+, kept as (
+-- [end]
 insert into {history} (
     {history_row without token}
 )
 select
     {history_row without token with finished_at = {now}}
 from finished
-returning id;
+returning id{then_ending};
 
 -- name: complete_none
 -- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 delete from {queue}
 where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
-returning id;
+returning id{ending};
 
 -- name: complete_at_most_once
 -- Complete the messages of :ids that were delivered at most once under :token.

@@ -7,7 +7,7 @@
 -- A crash before the commit leaves nothing.
 with pushed as (
     insert into {queue} (
-        payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
+        payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{extra}
     )
     values (
         cast(:payload as {payload_type}), cast(:headers as json), cast(:producer as text),
@@ -17,7 +17,7 @@ with pushed as (
             when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
                 then '{pushed_scheduled}'
             else '{pushed_ready}'
-        end{until}
+        end{until}{in_batch}
     )
     on conflict (dedup_key) where dedup_key is not null do nothing
     returning id
@@ -29,7 +29,7 @@ select id, {waited_for} as waited_for from pushed;
 -- Returns the ids, and as in push, whether waiting consumers must be notified from another connection.
 -- Locks: none that another transaction waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
 with pushed as (
-    insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at})
+    insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{extra})
     select
         cast(payload as {payload_type}), cast(:headers as json), cast(:producer as text),
         cast(:priority as integer), cast(:group as text), {now},
@@ -38,7 +38,7 @@ with pushed as (
             when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
                 then '{pushed_scheduled}'
             else '{pushed_ready}'
-        end{until}
+        end{until}{in_batch}
     from unnest(cast(:payloads as {array_type}[])) with ordinality as batch (payload, place)
     order by place
     returning id
@@ -71,7 +71,7 @@ from (
 
 -- name: push_copy
 -- A bulk push: the messages come as COPY's text, with the ids that push_reserve gave. All of them, or none.
-copy {queue} (id, payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at}) from stdin;
+copy {queue} (id, payload, headers, producer, priority, group_key, pushed_at, due_at, state{extra}) from stdin;
 
 -- name: push_each
 -- Push a batch of messages with options of their own, in the order of the arrays; null for each whose key a message
@@ -92,7 +92,7 @@ with batch as materialized (
     ) as entry
 ), pushed as (
     insert into {queue} (
-        id, payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
+        id, payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{extra}
     )
     select
         id, cast(payload as {payload_type}), cast(headers as json), cast(:producer as text),
@@ -100,7 +100,7 @@ with batch as materialized (
         case
             when coalesce(due, {now} + delay * interval '1 second') > {now} then '{pushed_scheduled}'
             else '{pushed_ready}'
-        end{own_until}
+        end{own_until}{in_batch}
     from batch
     order by place
     on conflict (dedup_key) where dedup_key is not null do nothing

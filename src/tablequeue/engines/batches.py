@@ -1,0 +1,56 @@
+"""The operations on batches: rows about them, and looks at which messages of them are left."""
+
+from __future__ import annotations
+
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.parts import Part
+from tablequeue.engines.rows import BatchRow, OpenBatchRow, PushesRow
+
+
+class Batches(Part):
+    def open_batch(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Open a batch of `pushed` messages, which this transaction pushes. Return its id."""
+        (id,) = self._rows(cursor, table, "open_batch", params)[0]
+        return int(id)
+
+    def batch_of(self, cursor: Cursor, table: Table, params: Params) -> tuple[bool, int | None]:
+        """Return whether the message `id` is held under `token`, and its batch. It stays so in this transaction."""
+        row = self._row(cursor, table, "batch_of", params)
+        return (False, None) if row is None else (True, row[0])
+
+    def count_batch(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Count the `pushed` messages that this transaction adds to the batch `batch_id`."""
+        self._run(cursor, table, "count_batch", params)
+
+    def find_batch(self, cursor: Cursor, table: Statements, params: Params) -> str | None:
+        """Return the table of the queue of the batch `id`; None if there is no such batch."""
+        row = self._row(cursor, table, "find_batch", params)
+        return row and row[0]
+
+    def open_batches(self, cursor: Cursor, table: Table, params: Params) -> list[OpenBatchRow]:
+        """Return up to `n` open batches of the queue with ids above `after`, and what is left of each."""
+        rows = self._rows(cursor, table, "open_batches", params)
+        return [OpenBatchRow(id, on_dead, *map(bool, left)) for id, on_dead, *left in rows]
+
+    def lock_batch(self, cursor: Cursor, table: Table, params: Params) -> PushesRow | None:
+        """Lock the batch `id`; None if it has ended, or another transaction ends it."""
+        row = self._row(cursor, table, "lock_batch", params)
+        return row and PushesRow(*row)
+
+    def note_failed(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Note that this transaction pushes the callback for dead letters of the batch `id`."""
+        self._run(cursor, table, "note_failed", params)
+
+    def end_batch(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """End the batch `id`, with its final numbers `pushed`, `cancelled` and `dead`."""
+        self._run(cursor, table, "end_batch", params)
+
+    def batch_progress(self, cursor: Cursor, table: Table, params: Params) -> BatchRow | None:
+        """Return the batch `id`, and the numbers of its messages; None if it was forgotten with its queue."""
+        row = self._row(cursor, table, "batch_progress", params)
+        return row and BatchRow(*row)
+
+    def uncancelled(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Return up to `n` messages of the batch `id` that were not told to stop; dead letters if `dead` is 1."""
+        return [row[0] for row in self._rows(cursor, table, "uncancelled", params)]

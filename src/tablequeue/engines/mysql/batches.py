@@ -1,0 +1,13 @@
+"""The operations on batches that differ on MariaDB and MySQL."""
+
+from __future__ import annotations
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.batches import Batches
+from tablequeue.engines.connection import Cursor
+
+
+class MySQLBatches(Batches):
+    def open_batch(self, cursor: Cursor, table: Table, params: Params) -> int:
+        self._run(cursor, table, "open_batch", params)
+        return int(cursor.lastrowid)

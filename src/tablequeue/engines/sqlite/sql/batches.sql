@@ -1,0 +1,137 @@
+-- Batches: messages with a callback, which is pushed when all of them are finished.
+
+-- name: create_batches
+-- What a queue with batches has in addition: each message may name its batch. An index shows which messages of a batch
+-- are left, by their states. A message that is completed takes its membership with it, so that a completion costs
+-- nothing more. A trigger counts those that leave the queue in another way, or after they were told to stop.
+-- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
+-- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
+-- Runs in one transaction: a crash leaves nothing.
+alter table {queue} add column batch_id integer;
+create index {table}__batch on {queue} (batch_id, state, id) where batch_id is not null;
+create table if not exists {batches} (
+    id integer primary key autoincrement,
+    queue text not null,
+    open_in text,
+    on_dead text not null,
+    then_push text,
+    failed_push text,
+    pushed integer not null,
+    cancelled integer not null default 0,
+    dead integer not null default 0,
+    opened_at integer not null,
+    failed_at integer,
+    ended_at integer
+) strict;
+create index if not exists tq__batches_open on {batches} (open_in, id) where open_in is not null;
+create table if not exists {batch_counts} (
+    batch_id integer not null,
+    pushed integer not null,
+    cancelled integer not null
+) strict;
+create index if not exists tq__batch_counts_batch on {batch_counts} (batch_id);
+create trigger {table}__withdrawn after delete on {queue}
+    when old.batch_id is not null and (old.state <> 'in_progress' or old.cancelled_at is not null)
+    begin
+        insert into {batch_counts} (batch_id, pushed, cancelled) values (old.batch_id, 0, 1);
+    end;
+
+-- name: drop_batches
+-- Forget the batches of a queue that is dropped, and drop what they have beside its table.
+-- In one transaction with the queue: a crash leaves all or nothing.
+delete from {batch_counts} where batch_id in (select id from {batches} where queue = '{table}');
+delete from {batches} where queue = '{table}';
+
+-- name: open_batch
+-- Open a batch of so many messages, which are pushed in the same transaction.
+-- Locks: the database. A crash before the commit leaves nothing.
+insert into {batches} (queue, open_in, on_dead, then_push, failed_push, pushed, opened_at)
+values ('{table}', '{table}', :on_dead, :then_push, :failed_push, :pushed, {now})
+returning id;
+
+-- name: batch_of
+-- The batch of the message :id, which is held under :token. No completion of the message commits before this
+-- transaction, so the batch has a message all the time, and cannot end.
+-- Index: the primary key. Locks: the database. A crash leaves everything as it was.
+select batch_id from {queue} where id = :id and token = :token;
+
+-- name: count_batch
+-- Count the messages that this transaction adds to the batch :batch_id.
+-- Locks: the database. A crash before the commit leaves nothing.
+insert into {batch_counts} (batch_id, pushed, cancelled) values (:batch_id, :pushed, 0);
+
+-- name: find_batch
+-- The table of the queue of the batch :id. Index: the primary key. Locks: none.
+select queue from {batches} where id = :id;
+
+-- name: open_batches
+-- Up to :n open batches of the queue with ids above :after, in order of ids: what each does about dead letters, whether
+-- its callback for them is still to be pushed; whether messages of it wait or are in progress, whether it has dead
+-- letters, and, if these cancel the others, whether one was not told yet.
+-- Indexes: tq__batches_open, {table}__batch, with a few looks for each batch. Locks: none.
+select
+    batch.id,
+    batch.on_dead,
+    batch.failed_push is not null and batch.failed_at is null,
+    exists (
+        select 1 from {queue} as member
+        where member.batch_id = batch.id and member.state in ('blocked', 'in_progress', 'ready', 'scheduled')
+    ),
+    exists (select 1 from {queue} as member where member.batch_id = batch.id and member.state = 'dead'),
+    batch.on_dead = 'cancel' and exists (
+        select 1 from {queue} as member
+        where member.batch_id = batch.id and member.state in ('blocked', 'in_progress', 'ready', 'scheduled')
+            and member.cancelled_at is null
+    )
+from (
+    select id, on_dead, failed_push, failed_at from {batches}
+    where open_in = '{table}' and id > :after
+    order by id
+    limit :n
+) as batch
+order by batch.id;
+
+-- name: lock_batch
+-- What the open batch :id pushes: when it ends, and when it has a dead letter. No row if another transaction has it.
+-- Index: the primary key. Locks: the database.
+select then_push, failed_push from {batches} where id = :id and open_in = '{table}';
+
+-- name: note_failed
+-- Note that the callback for dead letters of the batch :id, whose row is locked, is pushed in this transaction.
+-- Index: the primary key. A crash before the commit leaves neither.
+update {batches} set failed_at = {now} where id = :id;
+
+-- name: end_batch
+-- End the batch :id, whose row is locked, with its final numbers; its callback is pushed in this transaction.
+-- Index: the primary key, tq__batch_counts_batch. A crash before the commit leaves it open.
+update {batches}
+set open_in = null, ended_at = {now}, pushed = :pushed, cancelled = :cancelled, dead = :dead
+where id = :id;
+delete from {batch_counts} where batch_id = :id;
+
+-- name: batch_progress
+-- The batch :id: when it was opened, has failed and has ended; its messages when it was opened, those that left without
+-- being completed, and the dead letters, final if it has ended; what was counted since; and the messages that wait, are
+-- in progress, and are dead letters now.
+-- Indexes: the primary key, tq__batch_counts_batch; {table}__batch, all of the batch. Locks: none.
+select
+    opened_at,
+    failed_at,
+    ended_at,
+    pushed,
+    cancelled,
+    dead,
+    coalesce((select sum(pushed) from {batch_counts} where batch_id = :id), 0),
+    coalesce((select sum(cancelled) from {batch_counts} where batch_id = :id), 0),
+    (select count(*) from {queue} where batch_id = :id and state in ('blocked', 'ready', 'scheduled')),
+    (select count(*) from {queue} where batch_id = :id and state = 'in_progress'),
+    (select count(*) from {queue} where batch_id = :id and state = 'dead')
+from {batches}
+where id = :id;
+
+-- name: uncancelled
+-- Up to :n messages of the batch :id that were not told to stop; dead letters if :dead is 1.
+-- Index: {table}__batch. Locks: none.
+select id from {queue}
+where batch_id = :id and cancelled_at is null and (state <> 'dead' or :dead = 1)
+limit :n;

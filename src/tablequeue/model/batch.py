@@ -1,0 +1,43 @@
+"""What a batch is: messages with callbacks. No database here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, get_args
+
+OnDead = Literal["wait", "continue", "cancel"]
+"""What a batch does about a dead letter: it waits for it, it ends without it, or it cancels the other messages."""
+ON_DEAD: tuple[OnDead, ...] = get_args(OnDead)
+BATCH = "tablequeue-batch"
+"""The header of a callback."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """What has become of the messages of a batch: each is counted in one of the five numbers.
+
+    waiting       they are ready, scheduled or blocked.
+    in_progress   consumers have them.
+    finished      they were completed.
+    dead          they are dead letters.
+    cancelled     they left the queue without being completed: cancelled, expired or deleted.
+    opened_at     when the batch was opened.
+    failed_at     when the callback `failed` was pushed; None: not yet, or there is none.
+    ended_at      when the batch ended, and its callback `then` was pushed; None: it has not. From then on nothing of
+                  this changes any more.
+    """
+
+    waiting: int
+    in_progress: int
+    finished: int
+    dead: int
+    cancelled: int
+    opened_at: datetime
+    failed_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def total(self) -> int:
+        """The number of all messages of the batch."""
+        return self.waiting + self.in_progress + self.finished + self.dead + self.cancelled
