@@ -1,4 +1,4 @@
-"""The Spark page: its programs run, one after another."""
+"""The pages of Spark: their programs run, one after another."""
 
 from __future__ import annotations
 
@@ -11,21 +11,57 @@ from typing import Any
 
 import pytest
 
+import tablequeue
+
 BLOCK = re.compile(r"^```py\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "spark.md"
+DOCS = ROOT / "docs"
+PAGE = DOCS / "spark.md"
+STATE = DOCS / "spark-state.md"
 
 
-def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [PAGE, STATE], ids=lambda page: page.stem)
+def test_a_page_runs(page: Path, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Spark's workers are elsewhere than this process: its paths are made whole.
     monkeypatch.chdir(tmp_path)
-    text = PAGE.read_text("utf-8")
-    namespace: dict[str, Any] = {"spark": spark}
+    text = page.read_text("utf-8")
+    # Settings of the page end with it. Spark sends classes of the main module themselves, not their names.
+    namespace: dict[str, Any] = {"spark": spark.newSession(), "__name__": "__main__"}
     for block in BLOCK.finditer(text):
         program = block[1].replace("sqlite:///work.db", f"sqlite:///{tmp_path}/work.db")
-        program = re.sub(r'"((?:lake|checkpoints)(?:/\w+)?)"(?=\)| *\))', rf'"{tmp_path}/\1"', program)
+        program = re.sub(r'"(lake|checkpoints)(?=[/"])', rf'"{tmp_path}/\1', program)
         line = text.count("\n", 0, block.start()) + 1
-        exec(compile("\n" * line + program, str(PAGE), "exec"), namespace)
+        exec(compile("\n" * line + program, str(page), "exec"), namespace)
+
+
+def test_what_spark_does_not_do_is_refused_as_the_page_says(spark: Any, tmp_path: Path) -> None:
+    place = {"url": f"sqlite:///{tmp_path / 'work.db'}"}
+    with tablequeue.connect(place["url"]) as database:
+        database.create_queue("counts")
+        database.create_topic("events").push({})
+    events = spark.readStream.format("tablequeue").options(**place, topic="events").load()
+    counts = events.groupBy("group").count().selectExpr("string(count) as payload")
+    to_queue = counts.writeStream.format("tablequeue").options(**place, queue="counts")
+    modes = {
+        "STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED": events.writeStream.format("console")
+        .outputMode("update")
+        .trigger(realTime="5 minutes"),
+        "Data source tablequeue does not support continuous processing": events.writeStream.format("noop").trigger(
+            continuous="1 second"
+        ),
+        "does not support Update mode": to_queue.outputMode("update"),
+        "Queues and topics cannot be overwritten": counts.writeStream.format("tablequeue")
+        .options(**place, queue="counts")
+        .outputMode("complete"),
+        "does not support async progress tracking": events.writeStream.format("parquet").options(
+            path=str(tmp_path / "lake"), asyncProgressTrackingEnabled="true"
+        ),
+    }
+    page = STATE.read_text("utf-8")
+    for number, (words, writer) in enumerate(modes.items()):
+        with pytest.raises(Exception, match=re.escape(words)):
+            writer.option("checkpointLocation", str(tmp_path / str(number))).start().awaitTermination()
+        assert words in page
 
 
 def test_the_first_example_runs_in_a_session_of_the_users(spark: Any, tmp_path: Path) -> None:

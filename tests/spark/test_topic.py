@@ -248,6 +248,7 @@ class TestPositions:
         later = stream_reader(place)
         for ask in (
             lambda: rows(tasks, [part]),
+            lambda: rows(stream_reader(place), [part]),  # that of Spark's tasks has opened nothing
             lambda: later.latestOffset(end, limit),
             lambda: later.partitions(begin, end),
         ):

@@ -27,8 +27,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         within = Range(options.min_id, options.max_id, options.since, options.until)
-        with options.connect() as database:
-            found = arrow.bounds(database.consumer(options.queue), options.table, within)
+        found = arrow.bounds(options.connect().consumer(options.queue), options.table, within)
         if found is None:
             return [RangePartition(Range(1, 0))]  # without any partition, Spark would call read with None
         size = (found.high - found.low) // options.partitions + 1
@@ -40,8 +39,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
         options = self._options
-        with options.connect() as database:
-            queue = database.consumer(options.queue)
-            columns = arrow.columns(queue, options.table)
-            schema = pa.schema([columns.field(name) for name in self._columns])
-            yield from arrow.batches(queue, options.table, partition.within, schema)
+        queue = options.connect().consumer(options.queue)
+        columns = arrow.columns(queue, options.table)
+        schema = pa.schema([columns.field(name) for name in self._columns])
+        yield from arrow.batches(queue, options.table, partition.within, schema)

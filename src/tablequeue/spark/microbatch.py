@@ -93,11 +93,10 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, BatchPartition)
-        with self._options.connect() as database:
-            queue = database.consumer(self._options.queue)
-            columns = arrow.columns(queue, "stream")
-            schema = pa.schema([columns.field(name) for name in self._columns])
-            yield from arrow.stream_batches(queue, partition.token, partition.ids, schema)
+        queue = self._options.connect().consumer(self._options.queue)
+        columns = arrow.columns(queue, "stream")
+        schema = pa.schema([columns.field(name) for name in self._columns])
+        yield from arrow.stream_batches(queue, partition.token, partition.ids, schema)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: `latestOffset` has completed the batch."""

@@ -170,11 +170,16 @@ class Options:
         )
 
     def connect(self) -> tablequeue.Database:
-        """Return the database, which is cached for the next task of this process. Closing it closes its connections."""
+        """Return the database, which is cached for the next task of this process.
+
+        Do not close it: to connect takes as long as to read 5,000 messages. A process of Spark ends, with its
+        connections, a minute after its last task.
+        """
         return _database(self.address(), self.schema)
 
-    def opened(self, database: tablequeue.Database) -> Consumer | Topic:
+    def opened(self) -> Consumer | Topic:
         """Return the queue or the topic."""
+        database = self.connect()
         return database.consumer(self.queue) if self.topic is None else database.topic(self.topic)
 
     def address(self) -> str:

@@ -51,10 +51,9 @@ class _Writer:
         self._options = options
         # The same in all tasks, to which this object is sent.
         self._write = uuid.uuid4().hex
-        with options.connect() as database:
-            queue = options.opened(database)
-            _check_columns(queue, {field.name: field.dataType.simpleString() for field in schema.fields})
-            staging.prepare(queue)
+        queue = options.opened()
+        _check_columns(queue, {field.name: field.dataType.simpleString() for field in schema.fields})
+        staging.prepare(queue)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         context = TaskContext.get()
@@ -62,9 +61,8 @@ class _Writer:
         query = context.getLocalProperty("sql.streaming.queryId")
         producer = self._producer(self._write, self._writer(query))
         part = context.partitionId()
-        with self._options.connect() as database:
-            queue = self._options.opened(database)
-            staged = staging.stage(queue, self._write, uuid.uuid4().hex, part, iterator, producer=producer)
+        queue = self._options.opened()
+        staged = staging.stage(queue, self._write, uuid.uuid4().hex, part, iterator, producer=producer)
         return StagedMessage(self._write, staged, query)
 
     def _writer(self, query: str | None) -> str | None:
@@ -78,22 +76,20 @@ class _Writer:
         options = self._options
         write = messages[0].write
         writer = self._writer(messages[0].query)
-        with options.connect() as database:
-            staging.publish(
-                options.opened(database),
-                write,
-                [message.staged for message in messages],
-                on_conflict=options.on_conflict,
-                producer=self._producer(write, writer),
-                writer=writer,
-                batch=batch,
-            )
+        staging.publish(
+            options.opened(),
+            write,
+            [message.staged for message in messages],
+            on_conflict=options.on_conflict,
+            producer=self._producer(write, writer),
+            writer=writer,
+            batch=batch,
+        )
 
     def _unstage(self, messages: Sequence[StagedMessage | None]) -> None:
         """Delete what these tasks have staged. What other tasks have staged is deleted after a day."""
-        with self._options.connect() as database:
-            for write in {message.write for message in messages if message is not None}:
-                staging.unstage(self._options.opened(database), write)
+        for write in {message.write for message in messages if message is not None}:
+            staging.unstage(self._options.opened(), write)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

@@ -51,8 +51,7 @@ class TableQueueSource(DataSource):
     def schema(self) -> str:
         options = Options.parse(self.options)
         source: arrow.Source = "log" if options.topic else "stream" if options.stream else options.table
-        with options.connect() as database:
-            fields = _chosen(options.opened(database), source, options)
+        fields = _chosen(options.opened(), source, options)
         return ", ".join(f"`{one.name}` {_TYPES[one.type]}" for one in fields)
 
     def reader(self, schema: Any) -> DataSourceReader:

@@ -8,6 +8,7 @@ keeps its message.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tablequeue.bulk import arrow
+from tablequeue.database import Database
 from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
 from tablequeue.spark.microbatch import Idle
 from tablequeue.spark.options import Options, Position
@@ -30,9 +32,11 @@ MOST_PER_TASK = 500_000
 
 
 class OffsetPartition(InputPartition):
-    def __init__(self, start: int, end: int) -> None:
+    def __init__(self, start: int, end: int, table: str) -> None:
         self.start = start
         self.end = end
+        self.table = table
+        """The table of the topic that the offsets are of."""
 
 
 class _Reader:
@@ -53,8 +57,7 @@ class _Reader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetPartition)
         start, end = partition.start, partition.end
-        # Not closed: the next task of this process uses the connection. To connect takes as long as 5,000 messages.
-        topic = self._open()
+        topic = _topic(self._options.connect(), self._name, partition.table)
         columns = arrow.columns(topic, "log")
         schema = pa.schema([columns.field(name) for name in self._columns])
         read = 0
@@ -74,14 +77,11 @@ class _Reader:
         self._check_table(topic.context.table.table_name)
         return topic
 
-    def _check_table(self, table: str | None) -> None:
+    def _check_table(self, table: str) -> None:
         """Refuse offsets of another topic, which had that name before."""
         self._table = self._table or table
         if table != self._table:
-            raise StreamRefused(
-                f"The topic {self._name!r} was dropped and created again: the offsets are those of the one before.",
-                "Use a new checkpoint.",
-            )
+            raise _created_again(self._name)
 
     @property
     def _topic(self) -> Context:
@@ -92,8 +92,9 @@ class _Reader:
         messages = max(0, end - start)
         worthwhile = min(self._options.min_partitions, -(-messages // LEAST_PER_TASK))
         size = max(1, -(-messages // max(1, worthwhile, -(-messages // MOST_PER_TASK))))
-        parts = [OffsetPartition(low, min(low + size, end)) for low in range(start, end, size)]
-        return parts or [OffsetPartition(end, end)]
+        table = self._topic.table.table_name
+        parts = [OffsetPartition(low, min(low + size, end), table) for low in range(start, end, size)]
+        return parts or [OffsetPartition(end, end, table)]
 
     def _there(self, start: int, first: int) -> int:
         """Return the first offset from `start` on that the log still has. `MessagesDropped` if it is not `start`."""
@@ -138,6 +139,8 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._noted: int | None = None
         # The end of the last batch, and when it was given to Spark.
         self._given = (0, monotonic())
+        # The last batch of which `latestOffset` saw that the log has it; `read` sees what is dropped after that.
+        self._looked: tuple[int, int] | None = None
         self._idle = Idle()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names here and below)
@@ -165,6 +168,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._latest = found.end
         there = self._there(at, found.first)
         end = min(found.end if self._end is None else self._end, there + n)
+        self._looked = (at, end) if there == at else None
         if end > at:
             self._given = (end, monotonic())
         self._idle.answer(end > at or self._end is not None)
@@ -174,7 +178,10 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         return self._offset(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._partitions(self._there(self._checked(start), self._first()), end["offset"])
+        first, last = self._checked(start), end["offset"]
+        if (first, last) != self._looked:
+            first = self._there(first, self._first())
+        return self._partitions(first, last)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: `latestOffset` has noted the position."""
@@ -219,6 +226,23 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._check_table(offset.get("table", self._topic.table.table_name))
         checked: int = offset["offset"]
         return checked
+
+
+# A table name is given once, so whoever has it has the same topic. Without this cache each task looks into the
+# catalogue, by two round trips.
+@lru_cache(maxsize=64)
+def _topic(database: Database, name: str, table: str) -> Topic:
+    topic = database.topic(name)
+    if topic.context.table.table_name != table:
+        raise _created_again(name)
+    return topic
+
+
+def _created_again(name: str) -> StreamRefused:
+    return StreamRefused(
+        f"The topic {name!r} was dropped and created again: the offsets are those of the one before.",
+        "Use a new checkpoint.",
+    )
 
 
 def _lost(what: str) -> MessagesDropped:

@@ -2,7 +2,9 @@
 
 -- name: indexes
 -- The indexes of the queue, its history, its ranges and its other tables. Locks: none.
-select name from sqlite_schema where type = 'index' and tbl_name in ('{queue}', '{history}', '{ranges}', '{keys}', '{group_rates}');
+select name
+from sqlite_schema
+where type = 'index' and tbl_name in ('{queue}', '{history}', '{ranges}', '{keys}', '{group_rates}');
 
 -- name: read_clock
 -- The database's clock. Locks: none.
