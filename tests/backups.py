@@ -52,7 +52,7 @@ def begin(url: str) -> Work:
 def tell(what: str, database: Database) -> None:
     print(f"  {what}:")
     for name in ("work", "packed", "events/mail"):
-        queue = database.queue(name)
+        queue = database.consumer(name)
         stats = queue.stats()
         counts = {state: getattr(stats, state) for state in ("ready", "scheduled", "in_progress", "finished")}
         opened = {one.stream: one.open for one in streams(queue)} if name == "work" else ""

@@ -267,7 +267,6 @@ def test_options_that_the_queue_does_not_have(path: Path, db: Database, emails: 
         "pop once --lease 1",
         "history list none",
         "history purge none --older-than 1",
-        "history purge emails --older-than -1",
     ):
         refusal(run(path, *words.split(), input='{"g": 1}\n'))
     assert {queue.stats().ready for queue in (emails, groups, texts, once, none)} == {0}

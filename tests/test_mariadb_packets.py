@@ -82,7 +82,7 @@ def check(place: Place, name: str, act: Callable[[Queue], None]) -> None:
 
     steps = Steps(reached)
     database = open_stepping(place, steps)
-    queue = database.queue(name)
+    queue: Any = database.consumer(name)
     steps.armed = True
     act(queue)
     assert steps.count, "there were steps"

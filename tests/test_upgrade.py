@@ -307,7 +307,7 @@ def test_queues_topics_and_streams_of_version_5_go_on(fifth: Place, kind: Kind) 
     assert versions.pop("new") == database.schema_version
     assert set(versions.values()) == {5}
     held = HELD_5[kind.name]
-    work, mail, ship = (database.queue(name) for name in ("work", "events/mail", "kept/ship"))
+    work, mail, ship = (database.consumer(name) for name in ("work", "events/mail", "kept/ship"))
     Claim.of(work, 2, held["work"]).complete()
     assert counts(work) == {"ready": 2, "scheduled": 1, "dead": 1, "finished": 2}
     Claim.of(database.queue("limited"), 1, held["limited"]).complete()
