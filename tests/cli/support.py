@@ -44,6 +44,8 @@ COMMANDS = [
     "dead list work",
     "dead redrive work",
     "move work new",
+    "batch show 1",
+    "batch cancel 1",
     "history list work",
     "archive work --to lake --older-than 0",
     "lost work",

@@ -192,7 +192,8 @@ def find(runner: Runner, id: int, who: str) -> Batch:
         table = None
     name = next((row.name for row in catalogue.rows(runner) if catalogue.table_in(row) == table), None)
     if name is None:
-        raise _not_found(id)
+        missing = catalogue.without_place(runner, f"batch {id}")
+        raise _not_found(id) if missing is None else BatchNotFound(missing.cause, missing.remedy)
     return Batch(Context.at(runner, catalogue.find(runner, name, "queue"), who), id)
 
 

@@ -145,14 +145,21 @@ _CREATE: dict[Kind, str] = {
 }
 
 
-def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
+def without_place(runner: Runner, what: str) -> QueueNotFound | None:
+    """Return the error for what cannot be there, because the database file or the schema is not; else None."""
     if path := runner.missing():
-        return QueueNotFound(f"There is no {kind} {name!r}, for there is no database file {path}.", FILE_REMEDY)
+        return QueueNotFound(f"There is no {what}, for there is no database file {path}.", FILE_REMEDY)
     if not has_schema(runner):
         return QueueNotFound(
-            f"There is no {kind} {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
-            f"Correct the schema; or create the {kind}, and the schema with it.",
+            f"There is no {what}, for there is no schema {runner.engine.schema!r} that this user may see.",
+            "Correct the schema; or create a queue or a topic, and the schema with it.",
         )
+    return None
+
+
+def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
+    if error := without_place(runner, f"{kind} {name!r}"):
+        return error
     there = {each.casefold(): each for each in names(runner, kind)}
     near = difflib.get_close_matches(name.casefold(), there, n=1)
     create = f"Create it first with {_CREATE[kind]}."

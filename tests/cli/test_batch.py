@@ -1,0 +1,41 @@
+"""`tablequeue batch`: show and cancel."""
+
+from __future__ import annotations
+
+import pytest
+
+from tablequeue import Database
+from tests.cli.support import Run, lines
+from tests.support import claimed
+
+pytestmark = pytest.mark.quick
+
+
+def test_show_and_cancel(run: Run, db: Database) -> None:
+    ended, reports = db.create_queue("ended"), db.create_queue("reports", batches=True)
+    with reports.batch(then=("ended", "all")) as batch:
+        batch.push_many("abcd")
+    claimed(reports).complete()
+    held = claimed(reports)
+    (shown,) = lines(run("batch", "show", batch.id, "--json"))
+    assert [shown[name] for name in ("batch", "queue", "total", "waiting", "in_progress")] == [
+        batch.id,
+        "reports",
+        4,
+        2,
+        1,
+    ]
+    assert "in_progress  1\n" in run("batch", "show", batch.id).stdout
+    assert run("batch", "cancel", batch.id).stdout == "3 cancelled or told to stop\n"
+    assert ended.pop() is None, "a consumer has one of its messages"
+    held.fail("stopped")
+    assert claimed(ended).headers["tablequeue-batch"]["cancelled"] == 3
+    assert lines(run("batch", "cancel", batch.id, "--json")) == [{"batch": batch.id, "cancelled": 0}]
+
+
+def test_a_batch_that_is_not_there(run: Run, db: Database) -> None:
+    db.create_queue("reports", batches=True)
+    for words in ("show", "cancel"):
+        assert "There is no batch 7." in run("batch", words, 7, code=1).stderr
+    db.queue("reports").drop()
+    assert "There is no batch 7." in run("batch", "show", 7, code=1).stderr
