@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 import tablequeue
 import tablequeue.aio
-from tablequeue import ALL, Claim, Consumer, Database, Queue, Subscription, TablequeueError, Topic
+from tablequeue import ALL, Batch, Claim, Consumer, Database, Queue, Subscription, TablequeueError, Topic
 from tablequeue.engines import operations
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.operations import OPERATIONS, Effect
@@ -38,14 +38,14 @@ class Scene:
         self.place, self.name = place, name
         self.database = place.open()
         owner = verb.partition(".")[0]
-        if owner in ("Queue", "Database"):
+        if owner in ("Consumer", "Queue", "Database"):
             self.queue = self.database.create_queue(name, payload="text", lease=3600, max_attempts=1, results=True)
             self.queue.push_many("abcde")
             self.done = claimed(self.queue)
             self.done.complete()
             claimed(self.queue).fail("why")
             self.claim = claimed(self.queue)
-        if owner != "Queue":
+        if owner not in ("Consumer", "Queue", "Batch"):
             self.topic = self.database.create_topic(f"{name}_topic", payload="text")
             self.subscription = self.topic.subscribe("mail")
             self.topic.push_many("abc")
@@ -53,6 +53,12 @@ class Scene:
         if verb == "Queue.pop_group":
             self.fair = self.database.create_queue(f"{name}_fair", payload="text", groups="fair")
             self.fair.push("x", group="a")
+        if owner == "Batch" or "batch" in verb.partition(".")[2].split("_")[0]:
+            self.batches = self.database.create_queue(f"{name}_batches", batches=True)
+            with self.batches.batch() as batch:
+                batch.push_many("ab")
+            self.batch = self.database.batch(batch.id)
+            self.member = claimed(self.batches)
         if verb == "Queue.lost":
             self.lossy = self.database.create_queue(f"{name}_lossy", delivery="at_most_once")
         if verb.startswith("Queue.move"):
@@ -62,6 +68,14 @@ class Scene:
     def take(self) -> Any:
         with self.place.sa_engine().begin() as connection:
             return self.queue.take(connection)
+
+    def push_batch(self) -> Any:
+        with self.batches.batch() as batch:
+            batch.push("x")
+
+    def push_more(self) -> Any:
+        with self.batches.batch_of(self.member) as batch:
+            batch.push("x")
 
     def take_many(self) -> Any:
         with self.place.sa_engine().begin() as connection:
@@ -73,43 +87,50 @@ Verb = Callable[[Scene], Any]
 VERBS: dict[str, Verb] = {
     "Queue.push": lambda scene: scene.queue.push("x"),
     "Queue.push_many": lambda scene: scene.queue.push_many("xyz"),
+    "Queue.batch": Scene.push_batch,
+    "Queue.batch_of": Scene.push_more,
+    "Batch.progress": lambda scene: scene.batch.progress(),
+    "Batch.cancel": lambda scene: scene.batch.cancel(),
+    "Consumer.pop": lambda scene: Consumer.pop(scene.queue),
+    "Consumer.pop_many": lambda scene: Consumer.pop_many(scene.queue, 2)[1],
+    "Consumer.purge": lambda scene: Consumer.purge(scene.queue),
     "Queue.pop": lambda scene: claimed(scene.queue),
     "Queue.pop_many": lambda scene: scene.queue.pop_many(2)[1],
     "Queue.pop_group": lambda scene: scene.fair.pop_group("a", 1)[0],
     "Queue.take": Scene.take,
     "Queue.take_many": Scene.take_many,
-    "Queue.complete": lambda scene: scene.queue.complete(scene.claim),
-    "Queue.complete_many": lambda scene: scene.queue.complete_many([scene.claim]),
+    "Consumer.complete": lambda scene: scene.queue.complete(scene.claim),
+    "Consumer.complete_many": lambda scene: scene.queue.complete_many([scene.claim]),
     "Queue.result": lambda scene: scene.queue.result(scene.done.id),
-    "Queue.fail": lambda scene: scene.queue.fail(scene.claim, "why"),
-    "Queue.fail_many": lambda scene: scene.queue.fail_many([scene.claim], "why"),
-    "Queue.release": lambda scene: scene.queue.release(scene.claim),
-    "Queue.release_many": lambda scene: scene.queue.release_many([scene.claim]),
-    "Queue.extend": lambda scene: scene.queue.extend(scene.claim, 60),
-    "Queue.extend_many": lambda scene: scene.queue.extend_many([scene.claim], 60),
-    "Queue.extend_held": lambda scene: scene.queue.extend_held(scene.claim.id, 60),
-    "Queue.is_cancelled": lambda scene: scene.queue.is_cancelled(scene.claim),
-    "Queue.receive": lambda scene: received(scene.queue),
-    "Queue.consume": lambda scene: next(scene.queue.consume(wait=0)).complete(),
-    "Queue.peek": lambda scene: scene.queue.peek()[0],
-    "Queue.find": lambda scene: scene.queue.find(scene.claim.id),
-    "Queue.stats": lambda scene: scene.queue.stats(window=60),
+    "Consumer.fail": lambda scene: scene.queue.fail(scene.claim, "why"),
+    "Consumer.fail_many": lambda scene: scene.queue.fail_many([scene.claim], "why"),
+    "Consumer.release": lambda scene: scene.queue.release(scene.claim),
+    "Consumer.release_many": lambda scene: scene.queue.release_many([scene.claim]),
+    "Consumer.extend": lambda scene: scene.queue.extend(scene.claim, 60),
+    "Consumer.extend_many": lambda scene: scene.queue.extend_many([scene.claim], 60),
+    "Consumer.extend_held": lambda scene: scene.queue.extend_held(scene.claim.id, 60),
+    "Consumer.is_cancelled": lambda scene: scene.queue.is_cancelled(scene.claim),
+    "Consumer.receive": lambda scene: received(scene.queue),
+    "Consumer.consume": lambda scene: next(scene.queue.consume(wait=0)).complete(),
+    "Consumer.peek": lambda scene: scene.queue.peek()[0],
+    "Consumer.find": lambda scene: scene.queue.find(scene.claim.id),
+    "Consumer.stats": lambda scene: scene.queue.stats(window=60),
     "Queue.lost": lambda scene: scene.lossy.lost(60),
-    "Queue.history": lambda scene: scene.queue.history()[0],
-    "Queue.history_bounds": lambda scene: scene.queue.history_bounds(),
-    "Queue.cancel": lambda scene: scene.queue.cancel(scene.claim.id),
-    "Queue.reschedule": lambda scene: scene.queue.reschedule(scene.queue.peek()[0].id, delay=60),
-    "Queue.alter": lambda scene: scene.queue.alter(lease=30),
-    "Queue.pause": lambda scene: scene.queue.pause(),
-    "Queue.resume": lambda scene: scene.queue.resume(),
-    "Queue.dead": lambda scene: scene.queue.dead()[0],
-    "Queue.redrive": lambda scene: scene.queue.redrive(ALL),
+    "Consumer.history": lambda scene: scene.queue.history()[0],
+    "Consumer.history_bounds": lambda scene: scene.queue.history_bounds(),
+    "Consumer.cancel": lambda scene: scene.queue.cancel(scene.claim.id),
+    "Consumer.reschedule": lambda scene: scene.queue.reschedule(scene.queue.peek()[0].id, delay=60),
+    "Consumer.alter": lambda scene: scene.queue.alter(lease=30),
+    "Consumer.pause": lambda scene: scene.queue.pause(),
+    "Consumer.resume": lambda scene: scene.queue.resume(),
+    "Consumer.dead": lambda scene: scene.queue.dead()[0],
+    "Consumer.redrive": lambda scene: scene.queue.redrive(ALL),
     "Queue.move": lambda scene: scene.queue.move(ALL, to=scene.other),
     "Queue.move_batches": lambda scene: [*scene.queue.move_batches(to=scene.other)],
-    "Queue.purge_dead": lambda scene: scene.queue.purge_dead(ALL),
-    "Queue.purge_history": lambda scene: scene.queue.purge_history(0),
+    "Consumer.purge_dead": lambda scene: scene.queue.purge_dead(ALL),
+    "Consumer.purge_history": lambda scene: scene.queue.purge_history(0),
     "Queue.purge": lambda scene: scene.queue.purge(),
-    "Queue.drop": lambda scene: scene.queue.drop(),
+    "Consumer.drop": lambda scene: scene.queue.drop(),
     "Topic.push": lambda scene: scene.topic.push("x"),
     "Topic.push_many": lambda scene: scene.topic.push_many("xyz"),
     "Topic.subscribe": lambda scene: scene.topic.subscribe("audit"),
@@ -128,6 +149,9 @@ VERBS: dict[str, Verb] = {
     "Claim.raise_if_cancelled": lambda scene: scene.part.raise_if_cancelled(),
     "Database.create_queue": lambda scene: scene.database.create_queue(f"{scene.name}_new"),
     "Database.queue": lambda scene: scene.database.queue(scene.name),
+    "Database.subscription": lambda scene: scene.database.subscription(f"{scene.name}_topic/mail"),
+    "Database.consumer": lambda scene: scene.database.consumer(scene.name),
+    "Database.batch": lambda scene: scene.database.batch(scene.batch.id),
     "Database.queues": lambda scene: scene.database.queues()[0],
     "Database.subscriptions": lambda scene: scene.database.subscriptions()[0],
     "Database.create_topic": lambda scene: scene.database.create_topic(f"{scene.name}_new"),
@@ -140,7 +164,7 @@ VERBS: dict[str, Verb] = {
     "Database.install_procedures": lambda scene: scene.database.install_procedures(scene.name),
 }
 # Methods that make no call to the database.
-SILENT = {"Queue.waiter", "Claim.of", "Database.close"}
+SILENT = {"Consumer.waiter", "Claim.of", "Database.close"}
 
 
 def received(queue: Queue) -> None:
@@ -151,7 +175,7 @@ def received(queue: Queue) -> None:
 def test_every_verb_is_here() -> None:
     public = {
         f"{owner.__name__}.{name}"
-        for owner in (Queue, Topic, Subscription, Claim, Database)
+        for owner in (Consumer, Queue, Batch, Topic, Subscription, Claim, Database)
         for name, value in vars(owner).items()
         if isfunction(getattr(value, "__wrapped__", value)) and not name.startswith("_")
     }

@@ -46,7 +46,7 @@ def test_others_are_served_while_a_client_receives_no_answer(place: Place, kind:
     with relayed(place) as (relay, behind), ThreadPoolExecutor(2) as threads:
         for answers in count():
             made = Scene(database, f"made_{answers}", SCENES[scene])
-            acting = behind.open("the suspended").queue(made.consumers[0])
+            acting: Any = behind.open("the suspended").consumer(made.consumers[0])
             held = made.prepared(ACTS[act], acting)
             relay.stop_after(answers)
             try:
@@ -75,7 +75,7 @@ def test_others_are_served_while_a_client_stays_between_two_statements(
     ended = act in ENDED_BY_THE_SERVER.get(kind.name, ())
     with ThreadPoolExecutor(1) as threads, closing(Others(place, kind, made, threads, ended)) as others:
         steps = Steps(others.reached)
-        acting = open_stepping(elsewhere(place, kind, ended), steps).queue(made.consumers[0])
+        acting: Any = open_stepping(elsewhere(place, kind, ended), steps).consumer(made.consumers[0])
         held = made.prepared(ACTS[act], acting)
         steps.armed = True
         with suppress(ConnectionLost) if ended else nullcontext():
@@ -112,7 +112,9 @@ def test_a_mutant_is_detected(place: Place, kind: Kind, mutant: Callable[..., ty
     made = Scene(place.open("the living"), "made", SCENES[scene])
     with ThreadPoolExecutor(1) as threads, closing(Others(place, kind, made, threads)) as others:
         steps = Steps(others.reached)
-        acting = elsewhere(place, kind).open_with(stepping(mutant(kind.engine_class), steps)).queue(made.consumers[0])
+        acting: Any = (
+            elsewhere(place, kind).open_with(stepping(mutant(kind.engine_class), steps)).consumer(made.consumers[0])
+        )
         made.prepared(ACTS["complete_many"], acting)
         steps.armed = True
         with pytest.raises(AssertionError, match="somebody waits"):
@@ -160,5 +162,5 @@ def test_others_are_served_while_a_client_stays_in_a_verb(place: Place, kind: Ki
     verb.before(database.queue("made"))
     with ThreadPoolExecutor(1) as threads, closing(Others(place, kind, made, threads)) as others:
         steps = Steps(others.reached)
-        acting = open_stepping(elsewhere(place, kind), steps)
+        acting: Any = open_stepping(elsewhere(place, kind), steps)
         go_through(verb, begin(verb, acting.queue("made"), acting.engine, steps))

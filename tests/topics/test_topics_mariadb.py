@@ -294,7 +294,7 @@ def test_a_forced_seek_deletes_nothing_that_was_claimed_since_it_looked(
     """It finds what no consumer has had, and then locks it: between the two a consumer may have claimed it."""
     db.topic("orders").push("x", group="g")
     assert ordered.peek()[0].payload == "x"
-    consumer = place.open().queue(ordered.name)
+    consumer = place.open().subscription(ordered.name)
     consumer.context.run(consumer.context.messages.sweep, {"now": None, "n": 1, "max_attempts": 5})  # moves it
     claims: list[Claim] = []
     execute = MySQLCursor.execute

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -78,8 +78,11 @@ class Catalogue(SqlCatalog):
     def _made(self, schema: str | None) -> str:
         """Make the tables of the catalogue, if they are not there. Return the version that they have."""
         for retry in (True, False):
+            there = sa.inspect(self.engine)
             with suppress(sa.exc.NoSuchTableError):
-                columns = sa.inspect(self.engine).get_columns(IcebergTables.__tablename__, schema)
+                # The last one that `create_tables` makes: until it is there, another stage may be making them.
+                there.get_columns(IcebergNamespaceProperties.__tablename__, schema)
+                columns = there.get_columns(IcebergTables.__tablename__, schema)
                 return "v1" if any(each["name"] == "iceberg_type" for each in columns) else "v0"
             try:
                 self.create_tables()

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
+# Commits that are tried: each that fails lets another stage's through.
+COMMITS = 5
+
+
 @dataclass(frozen=True, slots=True)
 class ToDelta:
     """Appends each batch to a Delta table as one version. Needs the package `tablequeue[delta]`.
@@ -54,12 +58,18 @@ class ToDelta:
         now = round(time() * 1000)
         added: list[Any] = [AddAction(each.name, each.size, each.partition, now, True, each.stats) for each in written]
         once = CommitProperties(app_transactions=[Transaction(batch.writer, batch.number)])
-        try:
-            table.create_write_transaction(added, "append", table.schema(), partitions, commit_properties=once)
-        except CommitFailedError:
-            # Another run of the stage may have committed the batch since the table was opened.
-            if not _has(self._opened(), batch):
-                raise
+        for left in reversed(range(COMMITS)):
+            try:
+                table.create_write_transaction(added, "append", table.schema(), partitions, commit_properties=once)
+                return
+            except CommitFailedError:
+                # Since the table was opened, another run of the stage may have committed the batch, or another stage
+                # may have changed the columns.
+                table = self._opened()
+                if _has(table, batch):
+                    return
+                if not left:
+                    raise
 
     def _opened(self) -> DeltaTable:
         from deltalake import DeltaTable
