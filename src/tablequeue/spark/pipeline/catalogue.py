@@ -34,6 +34,8 @@ from tablequeue.spark.pipeline.files import absolute
 from tablequeue.spark.pipeline.sinks import Batch
 
 NAME = "tablequeue"
+# Looks for the tables of the catalogue, while other stages may be making them one by one.
+TRIES = 5
 # What PyIceberg raises for columns that a table cannot have.
 UNFIT = (UnsupportedPyArrowTypeException, TypeError, ValueError, ValidationError)
 # Each commit writes the metadata anew: the last hundred versions are kept.
@@ -77,7 +79,7 @@ class Catalogue(SqlCatalog):
 
     def _made(self, schema: str | None) -> str:
         """Make the tables of the catalogue, if they are not there. Return the version that they have."""
-        for retry in (True, False):
+        for left in reversed(range(TRIES)):
             there = sa.inspect(self.engine)
             with suppress(sa.exc.NoSuchTableError):
                 # The last one that `create_tables` makes: until it is there, another stage may be making them.
@@ -88,7 +90,7 @@ class Catalogue(SqlCatalog):
                 self.create_tables()
             except sa.exc.DBAPIError:
                 # Another stage may make them at the same time.
-                if not retry:
+                if not left:
                     raise
         return "v1"
 
