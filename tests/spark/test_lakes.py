@@ -310,7 +310,7 @@ def test_what_is_refused(
     sink.write(rows, batch)
     error = refuses(BadInput, replace(sink, partition_by=["odd"]).write, rows, replace(batch, number=1))
     assert "is partitioned by nothing" in error.cause
-    monkeypatch.setattr(f"{type(sink).__module__}.find_spec", lambda name: None)
+    monkeypatch.setattr("tablequeue.spark.pipeline.files.find_spec", lambda name: None)
     refuses(DriverMissing, type(sink), "lake.x")
 
 

@@ -106,6 +106,11 @@ class Options:
     subscription: str | None
 
     @classmethod
+    def of_database(cls, given: Mapping[str, str]) -> Options:
+        """Parse the options that name a database alone, as those of a pipeline. `BadInput` as for `parse`."""
+        return cls.parse({**given, "queue": "q"})  # any name: no queue is opened
+
+    @classmethod
     def parse(cls, given: Mapping[str, str], use: Use | None = None) -> Options:
         """Parse Spark's options, whose names are in lower case. Raises `BadInput` for a wrong option.
 

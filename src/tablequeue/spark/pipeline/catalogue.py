@@ -30,7 +30,7 @@ from pyiceberg.table.update import TableUpdate
 from pyiceberg.transforms import IdentityTransform
 
 from tablequeue.errors import BadInput
-from tablequeue.spark.pipeline.files import absolute
+from tablequeue.spark.pipeline.files import absolute, check_partitions
 from tablequeue.spark.pipeline.sinks import Batch
 
 NAME = "tablequeue"
@@ -100,11 +100,8 @@ class Catalogue(SqlCatalog):
             table = self.load_table(name)
         except NoSuchTableError:
             table = self._new_table(name, schema, partition_by)
-        if partition_by and [*partition_by] != self.partitions(table):
-            raise BadInput(
-                f"The Iceberg table {name} is partitioned by {', '.join(self.partitions(table)) or 'nothing'}.",
-                "Give partition_by the same columns, or none.",
-            )
+        if partition_by:
+            check_partitions(f"Iceberg table {name}", partition_by, self.partitions(table))
         try:
             with table.update_schema() as update:
                 update.union_by_name(schema)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from time import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline import files
 from tablequeue.spark.pipeline.sinks import Batch, Transform
 
@@ -37,8 +36,7 @@ class ToDelta:
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
-        if find_spec("deltalake") is None:
-            raise DriverMissing("The package deltalake is not installed.", "Run: pip install 'tablequeue[delta]'")
+        files.need("deltalake", "delta")
 
     @property
     def target(self) -> str:
@@ -96,11 +94,7 @@ class ToDelta:
                     raise
         table = self._opened()
         partitions = table.metadata().partition_columns
-        if self.partition_by and [*self.partition_by] != partitions:
-            raise BadInput(
-                f"The Delta table {self.path} is partitioned by {', '.join(partitions) or 'nothing'}.",
-                "Give partition_by the same columns, or none.",
-            )
+        files.check_partitions(f"Delta table {self.path}", self.partition_by, partitions)
         if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
             raise BadInput(
                 f"The Delta table {self.path} has constraints, which only a writer that reads the rows can check.",

@@ -41,7 +41,7 @@ class Watched:
 
     def _check(self) -> None:
         assert self._progress, "no stage runs yet"
-        Options.parse(self._pipeline.database | {"queue": "q"}).connect().queues()
+        Options.of_database(self._pipeline.database).connect().queues()
 
     def _metrics(self) -> Iterable[Metric]:
         messages = Metric("tablequeue_pipeline_messages_total", "Messages that a stage has read.", "counter")

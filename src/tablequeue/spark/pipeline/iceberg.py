@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from pyspark.sql import DataFrame
 
-from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline import files
 from tablequeue.spark.pipeline.sinks import Batch, Transform
 
@@ -35,8 +34,7 @@ class ToIceberg:
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
-        if find_spec("pyiceberg") is None:
-            raise DriverMissing("The package pyiceberg is not installed.", "Run: pip install 'tablequeue[iceberg]'")
+        files.need("pyiceberg", "iceberg")
         if not re.fullmatch(r"\w+(\.\w+)+", self.table):
             raise BadInput(f"{self.table!r} is not the name of an Iceberg table.", "Write it as namespace.table.")
 

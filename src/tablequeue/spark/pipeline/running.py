@@ -79,7 +79,7 @@ def run(
     are stopped, and `PipelineFailed` is raised. Warns of a password in the settings that the session shows.
     """
     stop = stop or Event()
-    with Options.parse(pipeline.database | {"queue": "q"}).connect() as database:
+    with Options.of_database(pipeline.database).connect() as database:
         _check(pipeline, database)
         for name in exposed_passwords(spark):
             warnings.warn(

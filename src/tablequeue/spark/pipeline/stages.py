@@ -55,7 +55,7 @@ class Pipeline:
         self.name = check_identifier(name, "pipeline")
         self.database = {key: value for key, value in given.items() if value is not None}
         """The database of the queues, as options of the data source."""
-        Options.parse(self.database | {"queue": "q"})  # raises here what it would raise later
+        Options.of_database(self.database)  # raises here what it would raise later
         self.stages: dict[str, Stage] = {}
 
     def stage(

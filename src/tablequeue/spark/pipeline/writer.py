@@ -37,7 +37,7 @@ class StageWriter:
             raise InterruptedError("the pipeline stops")
         # From Spark: the query can write its first batch before whoever started it knows its id.
         query = next(query.id for query in self._spark.streams.active if query.name == self._path)
-        database = Options.parse({**self._options, "queue": "q"}).connect()
+        database = Options.of_database(self._options).connect()
         batch = Batch(self._path, query, number, database, self._options)
         rows.persist()
         try:
