@@ -175,7 +175,7 @@ class Queue(Consumer):
 
         then      the name of a queue of this database, and a payload that is pushed there when the batch ends: when
                   none of its messages is left in the queue, but for dead letters that `on_dead` lets be. It is pushed
-                  exactly once, whatever is killed. Its header `tablequeue-batch` has the `id` and the `queue` of the
+                  exactly once, also after a kill. Its header `tablequeue-batch` has the `id` and the `queue` of the
                   batch, and its numbers, as `BatchProgress` has them.
         failed    the same, pushed once when the batch has a dead letter.
         on_dead   what a dead letter does. `wait`: the batch waits until it is redriven and finished, or deleted;

@@ -1,4 +1,4 @@
-"""The archive: each finished message is in the files or in the history, whatever was killed, and is what it was."""
+"""The archive: each finished message is unchanged in the files or in the history, also after a kill."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class AsyncBatch:
         return self._own.queue
 
     async def progress(self) -> BatchProgress:
-        """Return what has become of the messages; see `Batch.progress`."""
+        """Return the progress of the batch; see `Batch.progress`."""
         return await self._threads.run(self._own.progress)
 
     async def cancel(self, *, now: datetime | None = None) -> int:

@@ -15,7 +15,7 @@ BATCH = "tablequeue-batch"
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """What has become of the messages of a batch: each is counted in one of the five numbers.
+    """The progress of a batch: each of its messages is counted in one of the five numbers.
 
     waiting       they are ready, scheduled or blocked.
     in_progress   consumers have them.

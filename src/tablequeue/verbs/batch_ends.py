@@ -94,7 +94,7 @@ def settle(context: Context, id: int, now: datetime | None) -> Callable[[Cursor,
 
 
 def progress_of(context: Context, row: BatchRow) -> BatchProgress:
-    """Return what has become of the messages of a batch."""
+    """Return the progress of a batch."""
 
     def time(value: Any) -> datetime | None:
         return None if value is None else context.engine.load_time(value)

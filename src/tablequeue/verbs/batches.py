@@ -159,7 +159,7 @@ class Batch:
         return self._context.table.name
 
     def progress(self) -> BatchProgress:
-        """Return what has become of the messages: one read, which counts those that are left."""
+        """Return the progress of the batch: one read, which counts the messages that are left."""
         row = self._context.run(self._context.engine.batches.batch_progress, {"id": self.id})
         if row is None:
             raise _not_found(self.id)
