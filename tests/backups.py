@@ -37,9 +37,9 @@ def begin(url: str) -> Work:
     held = work.pop_many(3)
     work.push("later", delay=3600)
     work.push("keyed", key="k1")
-    packed = database.create_queue("packed", lease=LEASE)
-    packed.push_many(range(500))
-    packed.pop_many(400)
+    large = database.create_queue("large", lease=LEASE)
+    large.push_many(range(500))
+    large.pop_many(400)
     topic = database.create_topic("events", keep="consumed")
     mail = topic.subscribe("mail", lease=LEASE)
     topic.push_many(range(20))
@@ -51,7 +51,7 @@ def begin(url: str) -> Work:
 
 def tell(what: str, database: Database) -> None:
     print(f"  {what}:")
-    for name in ("work", "packed", "events/mail"):
+    for name in ("work", "large", "events/mail"):
         queue = database.consumer(name)
         stats = queue.stats()
         counts = {state: getattr(stats, state) for state in ("ready", "scheduled", "in_progress", "finished")}
@@ -76,8 +76,8 @@ def go_on(copy: Database, held: Sequence[Claim]) -> None:
         seen += [claim.payload for claim in batch]
         mail.complete_many(batch)
     print(f"  the subscription gets {sorted(seen)}")
-    packed = copy.queue("packed")
-    print(f"  of the packed: {sum(len(packed.pop_many(100)) for _ in range(6))}")
+    large = copy.queue("large")
+    print(f"  of the large: {sum(len(large.pop_many(100)) for _ in range(6))}")
     try:
         work.push("keyed", key="k1")
     except TablequeueError as error:

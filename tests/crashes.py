@@ -26,7 +26,7 @@ from tests.support import at
 # The name of the consumer or producer that dies, the same in each run of a verb.
 NAME = "the dead"
 LEASE = 10
-# More messages than the smallest pack of PostgreSQL.
+# Messages of a large claim.
 MANY = 220
 
 

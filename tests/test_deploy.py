@@ -188,7 +188,7 @@ def test_the_query_of_keda_counts_what_workers_are_needed_for(db: Database, plac
     emails.push_many(range(2), delay=0.001)
     held = emails.pop_many(200)
     claimed(emails).fail("no", retry=False)
-    assert needed() == 301, "one is dead; 200 in a pack are in progress"
+    assert needed() == 301, "one is dead; 200 are in progress"
     emails.complete_many(held)
     assert needed() == 101
     with place.sa_engine().begin() as connection:

@@ -31,7 +31,6 @@ RIGHTS = "Its page documents rights on procedures, which tests/test_rights.py te
 # What SQL Server leaves out, and why: a pattern of names of tests, in which `@` is the engine.
 LEFT_OUT: dict[str, str] = {
     # -- engines that are changed for the tests --
-    r"\[@-packs": "A variant of PostgreSQL, with packs for claims of every size.",
     r"\[@-newer": "A variant of PostgreSQL: another version.",
     # -- what SQL Server has not --
     r"conformance/test_async_transactions\.py": "No async driver of SQL Server is supported; see its page.",
@@ -67,7 +66,7 @@ LEFT_OUT: dict[str, str] = {
     # -- what is of another engine --
     r"(docs|docs_are_current|pages_are_current)\.py::\w+\[docs/": "A page of another engine.",
     r"::test_\w*(postgresql|mariadb|mysql)\w*": "Another engine, by its name.",
-    r"test_(packs|walks|pgbouncer|settings)\.py": POSTGRESQL,
+    r"test_(walks|pgbouncer|settings)\.py": POSTGRESQL,
     r"topics/test_(bulk_writes|topics_postgresql|topic_mutants)\.py": POSTGRESQL,
     r"test_(mariadb_packets|look_alikes)\.py|topics/test_topics_mariadb\.py": MARIADB,
     r"conformance/test_async\.py::test_the_url_for_calls": "It has no async drivers whose URLs are translated.",

@@ -46,9 +46,9 @@ DESIGNS: dict[str, dict[str, Any]] = {
 
 # The folders of the engines: one may serve several dialects.
 FOLDERS = [name for name in ENGINES if engine_class(name).name == name]
-# Files that write a state and make no transition: a pack's messages are in progress before and after, and what creates
-# a table on PostgreSQL fills it for its first statistics. What is retracted was blocked before.
-STILL = {"unpack", "close_slots", "create", "retract"}
+# Texts that write a state and make no transition: what creates a table on PostgreSQL fills it for its first statistics,
+# and an upgrade makes rows of messages in progress. What is retracted was blocked before.
+STILL = {"create", "retract", "upgrade_7"}
 
 
 @pytest.mark.parametrize("design", DESIGNS)

@@ -13,7 +13,7 @@ from tests.servers import Kind, only
 
 ROOT = Path(__file__).parent.parent
 # Kinds of actions that need no private server, and take no longer than the round itself.
-KINDS = "many,packs,late,take,fail,release,delay,keys,kill,stop,step"
+KINDS = "many,large,late,take,fail,release,delay,keys,kill,stop,step"
 
 
 def stress(kind: Kind, request: pytest.FixtureRequest, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

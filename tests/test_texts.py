@@ -178,7 +178,7 @@ def test_a_word_for_no_column_is_refused() -> None:
 
 
 def test_claims_pass_over_locked_rows() -> None:
-    for operation in ("claim", "claim_packed", "sweep", "purge", "redrive"):
+    for operation in ("claim", "sweep", "purge", "redrive"):
         text = sql_text("postgresql", operation)
         assert text.count("for update skip locked") == len(re.findall(r"\blimit [:\d{]", text)) > 0
     for operation in ("claim", "claim_many", "take_keep", "take_none", "sweep", "promote", "purge", "redrive"):

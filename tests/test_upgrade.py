@@ -63,6 +63,28 @@ HELD_5 = {
 PACK_5 = "4ef87bc81c33763de4249c1bc5ae316f"
 
 
+HELD_6 = {
+    "sqlite": {
+        "work": "be5f9755fff0120c6c85f92f1aa5d96e",
+        "packed": "abb787b5c44cd4fe6eb08eeb69e19ec1",
+        "mail": "7a056c34973df4ebb45442ebf5a0e803",
+        "range": "e8412269366ee865c588ed13994970f0",
+    },
+    "postgresql": {
+        "work": "bd043bd2c19dc829c3dcb4b66fbaf131",
+        "packed": "990cadf580a9419014b8acc09f5e08b3",
+        "mail": "0c6208a812a23c891110a639e26a964a",
+        "range": "5dd469d9654d62a0137ebdb1639f4ffc",
+    },
+    "mariadb": {
+        "work": "7a23452110485b484c780b045b1fcc96",
+        "packed": "5763d9d57056475ffbf43d74944d0313",
+        "mail": "53bfd5dcc0f256ebceb4983dd2a3f8a6",
+        "range": "aff45605e1451acbfa0ae840c24f783c",
+    },
+}
+
+
 @pytest.fixture
 def first(place: Place, kind: Kind) -> Place:
     """A place with three queues of schema version 1."""
@@ -97,6 +119,16 @@ def fifth(place: Place, kind: Kind) -> Place:
     of the stream `spark`. On PostgreSQL `packed` has a claim of 250 messages.
     """
     return filled(place, kind, 5)
+
+
+@pytest.fixture
+def sixth(place: Place, kind: Kind) -> Place:
+    """A place of version 6, in which PostgreSQL had a claim of many messages in one row, a *pack*.
+
+    `packed` has one of six messages and a ready one; the lease of all six of `lapsed` has expired. `work` has a message
+    in progress; `events/mail` seven detached messages and two of a range in progress.
+    """
+    return filled(place, kind, 6)
 
 
 def filled(place: Place, kind: Kind, version: int, **renamed: str) -> Place:
@@ -208,7 +240,7 @@ def test_parts_get_names_that_no_queue_has(third: Place, kind: Kind) -> None:
     staging.prepare(lines)
     assert staging.publish(lines, "a" * 32, [], writer="job", batch=3) is None, "that batch was published"
     assert schedule.state(lines.context, "nightly", None)[0] == datetime(2026, 1, 1, tzinfo=UTC)
-    if kind.name == "postgresql":
+    if kind.name == "postgresql":  # version 7 has unpacked it
         packed = database.queue("packed")
         packed.complete_many(Claim.of(packed, id, PACK) for id in range(1, 251))
         assert counts(packed) == {"finished": 250}
@@ -358,3 +390,34 @@ def test_the_log_of_an_old_topic_with_groups_refuses_a_message_without_one(fifth
     topic.push("last", group="new")
     assert claimed(ship).payload == "last"
     assert topic.trim() == 0
+
+
+def test_messages_in_packs_of_version_6_are_rows(sixth: Place, kind: Kind) -> None:
+    database = sixth.open()
+    refuses(SchemaTooOld, database.queue, "packed")
+    assert set(database.upgrade().values()) == {6}
+    held = HELD_6[kind.name]
+    packed = database.queue("packed")
+    assert counts(packed) == {"ready": 1, "in_progress": 6}
+    claims = [Claim.of(packed, id, held["packed"]) for id in range(1, 7)]
+    claims[0].fail("broken", retry_in=0)
+    packed.complete_many(claims[1:])
+    assert counts(packed) == {"ready": 2, "finished": 5}
+    assert [message.payload for message in packed.history()] == [*"54321"]
+    lapsed = database.queue("lapsed")
+    assert [(claim.payload, claim.attempts) for claim in lapsed.pop_many(10)] == [(f"{n}", 2) for n in range(6)]
+    work = database.queue("work")
+    Claim.of(work, 2, held["work"]).complete()
+    assert counts(work) == {"ready": 1, "dead": 1, "finished": 2}
+    mail = database.subscription("events/mail")
+    mail.complete_many(Claim.of(mail, id, held["mail"]) for id in range(1, 8))
+    mail.complete_many(Claim.of(mail, id, held["range"]) for id in (9, 10))
+    got = []
+    while batch := mail.pop_many(10):
+        got += [claim.payload["n"] for claim in batch]
+        mail.complete_many(batch)
+    assert sorted(got) == [7, 10, 11]
+    assert [finding for finding in database.doctor() if "index" in finding.cause] == []
+    if kind.name == "postgresql":
+        left = "select 1 from pg_class where relname ~ '__pack(s|ed)' and relnamespace = cast(%s as regnamespace)"
+        assert sixth.execute(left, (sixth.schema,)) == []

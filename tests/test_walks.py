@@ -308,7 +308,7 @@ def forgets_the_rest(engine: type[Engine]) -> type[Engine]:
             table.walks.swept_at = began
             return moved
 
-    return type("ForgetsTheRest", (engine,), {"messages": ForgetsTheRest(engine.messages.packs)})  # type: ignore[attr-defined]
+    return type("ForgetsTheRest", (engine,), {"messages": ForgetsTheRest()})
 
 
 def never_looks_back(engine: type[Engine]) -> type[Engine]:

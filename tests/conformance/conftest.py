@@ -11,7 +11,6 @@ import pytest
 from tablequeue import Backoff, Database, Queue
 from tests.callers import CALLERS, Caller
 from tests.newer import NEWER
-from tests.packs import PACKING
 from tests.procedures import PROCEDURAL
 from tests.servers import KINDS, Kind, Place, VariantKind
 from tests.support import CAPABILITIES, DESIGNS
@@ -36,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "needs(*capabilities): run with the designs of support.py that have them all.",
         f"designs(scope): run with other designs than most tests: {', '.join(SCOPES)}.",
-        "variants(*names): run also on these changed engines: packs, procedures, or newer, which is PostgreSQL 18.",
+        "variants(*names): run also on these changed engines: procedures, or newer, which is PostgreSQL 18.",
     ):
         config.addinivalue_line("markers", line)
     config.stash[LEFT_OUT] = {}
@@ -62,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [name for name in ("kind", "design") if is_free(name)]
     if not names:
         return
-    kinds = [*KINDS, *PROCEDURAL, *PACKING, *NEWER] if "kind" in names else [None]
+    kinds = [*KINDS, *PROCEDURAL, *NEWER] if "kind" in names else [None]
     designs = [*DESIGNS] if "design" in names else [None]
     rows: dict[str, list[Any]] = {}
     left_out = metafunc.config.stash[LEFT_OUT].setdefault(metafunc.definition.nodeid, {})
@@ -111,7 +110,7 @@ def _named(kind: Kind) -> str:
 
 @pytest.fixture
 def kind() -> Kind:
-    """An engine, with its own verbs, with those that call the stored procedures, or with every claim packed."""
+    """An engine, with its own verbs, or with those that call the stored procedures."""
     raise AssertionError("pytest_generate_tests sets it")
 
 

@@ -107,7 +107,6 @@ def test_completions_of_many_batches_at_once(db: Database) -> None:
 
 
 def test_a_large_claim_of_a_batch(db: Database) -> None:
-    """On PostgreSQL it would be a pack, in which a message has no batch."""
     queue = made(db)
     with queue.batch(then=THEN) as batch:
         batch.push_many(f"{n}" for n in range(250))

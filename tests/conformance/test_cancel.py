@@ -13,7 +13,7 @@ from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
 
-pytestmark = [pytest.mark.quick, pytest.mark.designs("distinct"), pytest.mark.variants("packs", "procedures")]
+pytestmark = [pytest.mark.quick, pytest.mark.designs("distinct"), pytest.mark.variants("procedures")]
 
 
 def push(queue: Queue, payload: str = "m", **options: object) -> int:

@@ -13,7 +13,7 @@ from tests.checks import check_nothing_is_claimed_after_a_lost_lease
 from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, counts, design_group, ids_of, refuses, snapshot
 
-pytestmark = [pytest.mark.quick, pytest.mark.designs("claims"), pytest.mark.variants("packs")]
+pytestmark = [pytest.mark.quick, pytest.mark.designs("claims")]
 
 
 @pytest.fixture

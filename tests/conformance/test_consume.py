@@ -12,7 +12,7 @@ from tablequeue.errors import BadInput, LeaseLost
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
 
-pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push"), pytest.mark.variants("packs")]
+pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push")]
 
 
 def test_an_empty_queue_gives_nothing(queue: Queue) -> None:

@@ -50,14 +50,14 @@ def test_every_way_to_die(place: Place) -> None:
 
 
 def test_a_batch_dies_and_is_moved(work: Queue, failed: Queue) -> None:
-    """On PostgreSQL the batch is a pack; on SQL Server it would be more than one statement changes."""
+    """On SQL Server it is more than one statement changes."""
     work.push_many(range(1500), now=at(0))
     assert work.fail_many(work.pop_many(1500, now=at(0)), retry=False, now=at(0)) == ["dead"] * 1500
     assert counts(work) == {}
     assert [message.payload for message in failed.peek(2000)] == [*range(1500)]
 
 
-def test_an_expired_pack_dies_and_is_moved(db: Database, failed: Queue) -> None:
+def test_a_large_claim_that_expires_dies_and_is_moved(db: Database, failed: Queue) -> None:
     once = db.create_queue("once", dead_letter_to="failed", max_attempts=1)
     once.push_many(range(300), now=at(0))
     assert len(once.pop_many(300, lease=5, now=at(0))) == 300

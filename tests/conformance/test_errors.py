@@ -14,7 +14,7 @@ from tests import checks
 from tests.servers import Kind, Place
 from tests.support import at, claimed, design_group, found
 
-pytestmark = [pytest.mark.quick, pytest.mark.variants("packs", "procedures")]
+pytestmark = [pytest.mark.quick, pytest.mark.variants("procedures")]
 
 NUMBERS = [1, 2, 3, *range(7, 14)]
 

@@ -11,7 +11,7 @@ from tablequeue.errors import BadInput
 from tests.servers import Place
 from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses, snapshot
 
-pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push"), pytest.mark.variants("packs", "procedures")]
+pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push"), pytest.mark.variants("procedures")]
 
 
 def test_complete(queue: Queue) -> None:

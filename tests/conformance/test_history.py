@@ -13,7 +13,7 @@ from tests.checks import check_retention
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses, snapshot
 
-pytestmark = [pytest.mark.quick, pytest.mark.variants("packs")]
+pytestmark = pytest.mark.quick
 
 
 @pytest.fixture

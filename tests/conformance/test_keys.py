@@ -16,7 +16,7 @@ from tests.checks import check_keys
 from tests.servers import Place
 from tests.support import at, claimed, complete_all, counts, design_group, found, ids_of, refuses
 
-pytestmark = [pytest.mark.quick, pytest.mark.variants("packs", "procedures")]
+pytestmark = [pytest.mark.quick, pytest.mark.variants("procedures")]
 
 
 @pytest.fixture

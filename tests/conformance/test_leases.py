@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.quick,
     pytest.mark.needs("plain_push"),
     pytest.mark.designs("claims"),
-    pytest.mark.variants("packs", "procedures"),
+    pytest.mark.variants("procedures"),
 ]
 
 

@@ -114,7 +114,7 @@ def test_many_of_nothing_and_of_one_twice(queue: Queue) -> None:
 
 
 def test_large_batches(queue: Queue) -> None:
-    """More than an engine changes by one statement; on PostgreSQL they are packs."""
+    """More than an engine changes by one statement."""
     queue.push_many(map(str, range(1100)), now=at(0))
     batch = queue.pop_many(1100, now=at(0))
     assert len(batch) == 1100

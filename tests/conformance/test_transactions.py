@@ -15,7 +15,7 @@ from tests.callers import Caller
 from tests.servers import Kind, Place, only
 from tests.support import at, claimed, counts, found, ids_of, refuses, snapshot
 
-pytestmark = [pytest.mark.quick, pytest.mark.variants("packs")]
+pytestmark = pytest.mark.quick
 
 
 @pytest.fixture

@@ -117,9 +117,8 @@ def chain(client: Client, chance: random.Random) -> None:
     finish_batch(client, chance, batch)
 
 
-def pack(client: Client, chance: random.Random) -> None:
-    """Push and claim enough messages for a pack on PostgreSQL, and finish them at once, in pieces, or with the next
-    claim."""
+def large(client: Client, chance: random.Random) -> None:
+    """Push and claim hundreds of messages, and finish them at once, in pieces, or with the next claim."""
     queue = any_queue(client, chance, but=["strict", "grouped"])
     if not client.board.full(queue):
         client.push(queue, [client.new(queue, chance) for _ in range(chance.choice([250, 400]))])
@@ -204,7 +203,7 @@ def take(client: Client, chance: random.Random) -> None:
     queue = any_queue(client, chance)
     with client.transaction() as txn:
         if chance.random() < 0.6 or queue == "once":
-            batch = client.take(queue, chance.choice([1, 1, 5, 300 if "packs" in client.mix.kinds else 5]), txn)
+            batch = client.take(queue, chance.choice([1, 1, 5, 300 if "large" in client.mix.kinds else 5]), txn)
         else:
             batch = client.pop(queue, chance.choice([1, 5]), txn=txn)
             if batch and chance.random() < 0.5:
@@ -300,7 +299,7 @@ ACTIONS: list[tuple[str | None, int, Action]] = [
     (None, 2, chain),
     ("many", 3, push_many),
     ("many", 4, pop_many),
-    ("packs", 1, pack),
+    ("large", 1, large),
     ("backlog", 2, flood),
     ("late", 3, push_late),
     ("take", 3, take),

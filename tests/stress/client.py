@@ -316,7 +316,7 @@ def options(new: New) -> dict[str, Any]:
 
 
 def size_of(new: New) -> int:
-    """Return the size of the padding. A few are too large for a pack."""
+    """Return the size of the padding. A few are stored outside of their rows on PostgreSQL."""
     return 3000 if new.uid.endswith("77") else len(new.uid) * 3
 
 

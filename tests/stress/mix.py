@@ -30,7 +30,7 @@ QUEUES: dict[str, dict[str, Any]] = {
 # Kinds of action, and what they do. Without any of them a round only pushes, pops and completes.
 KINDS: dict[str, str] = {
     "many": "pushes and claims of several messages, completed or released together",
-    "packs": "pushes and claims of hundreds",
+    "large": "pushes and claims of hundreds",
     "backlog": "queues in which there is always more than consumers ask for",
     "late": "pushes in transactions that stay open, roll back, or commit in another order than their ids",
     "take": "take, pop and complete in open transactions that commit or roll back",

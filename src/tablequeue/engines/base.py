@@ -315,7 +315,7 @@ class EngineBase(ABC):
     """The headers of a dead letter that moves to another queue, with its origin."""
     origin_key: ClassVar[str]
     """The key in the origin of such a message."""
-    schema_version: ClassVar[int] = 6
+    schema_version: ClassVar[int] = 7
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
     no_group: ClassVar[str] = "''"

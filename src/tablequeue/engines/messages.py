@@ -112,7 +112,7 @@ class Messages(Part):
         if len(alone) == params["n"]:
             return alone
         left: Params = {**params, "n": params["n"] - len(alone)} if alone else params
-        return [*alone, *self._ready(self._next_claim(table, params), cursor, table, left)]
+        return [*alone, *self._ready(self._claim, cursor, table, left)]
 
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages of the group whose head comes first. Return them in order of ids, as CLAIMED.
@@ -321,10 +321,6 @@ class Messages(Part):
     def _ready(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         in_order = self.fair.claimed if table.definition.fair else claimed_above
         return in_order(claim, cursor, table, params)
-
-    def _next_claim(self, table: Table, params: Params) -> Claim:
-        """Return how the next claim is to be made."""
-        return self._claim
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)

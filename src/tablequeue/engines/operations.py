@@ -52,7 +52,6 @@ CREATE = {
     "create_topic_functions": "topic",
     "create_topic_groups": "topic groups",
     "create": "states",
-    "create_packs": "states",
     "create_due": "due",
     "create_priority": "priority",
     "create_fair": "fair",
@@ -80,7 +79,7 @@ INSTALLED = {"widen_catalogue": "", "create_paused": "", "create_dropped": ""}
 # The texts that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
     2: {"upgrade_2": ""},
-    3: {"create_packs": ""},
+    3: {},
     4: {
         **{f"upgrade_4_if_{part}": "" for part in "turns packs streams writers staged parts schedules".split()},
         "upgrade_4": "",
@@ -104,6 +103,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_functions": "grouped",
         "create_range_functions": "subscription",
     },
+    7: {"upgrade_7": "states"},
 }
 
 # What detaches messages from a range.
@@ -220,7 +220,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "seek": Operation(
         Effect.WRITE,
         {"range_seek": "", "range_absorb": ""},
-        others="range_wait range_end_leases range_packs range_remaining",
+        others="range_wait range_end_leases range_remaining",
     ),
     "position": Operation(Effect.READ, {"range_position": ""}),
     "note_position": Operation(Effect.WRITE, {"range_note": ""}, others="range_wait"),
@@ -236,7 +236,7 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"}
         | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
         | _SPENT,
-        others="claim_find claim_many claim_packed claim_ring claim_alone claim_rooms lock_stripes note_stripes "
+        others="claim_find claim_many claim_ring claim_alone claim_rooms lock_stripes note_stripes "
         "move_ring free_slots claim_held claim_counts",
         printed="pop",
     ),
@@ -274,7 +274,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "complete_none": "none",
             "complete_at_most_once": "at_most_once",
         },
-        others="complete_packed unpack range_id",
+        others="range_id",
     ),
     "complete_and_claim": Operation(Effect.STEP, {"complete_and_claim": "unlimited"}),
     "keep_results": Operation(Effect.STEP),
@@ -288,7 +288,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "release": Operation(Effect.WRITE, _DETACH | {"release": ""}),
     "extend": Operation(Effect.UPKEEP, {"range_extend": "ranges", "extend": ""}),
     # Changing
-    "cancel": Operation(Effect.WRITE, others="packed_with"),
+    "cancel": Operation(Effect.WRITE),
     "cancel_held": Operation(Effect.WRITE),
     "told": Operation(Effect.READ),
     "holder": Operation(Effect.READ),
@@ -304,7 +304,7 @@ OPERATIONS: Mapping[str, Operation] = {
     # Looking
     "peek": Operation(
         Effect.READ,
-        {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": "", "peek_in_progress": ""},
+        {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": ""},
         others="range_ready",
     ),
     "find": Operation(Effect.READ, {"find": "", "range_find": "subscription"}),

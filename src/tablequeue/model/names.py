@@ -24,7 +24,7 @@ LONGEST_NAME = 255
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,47}")
 # A table's name without the `tq_`. PostgreSQL cuts a name off after 63 bytes: `tq_`, 47 characters, and the longest
-# part, `__packs_lease`, are 63. A topic leaves room for its subscriptions: `tq_events__s12__packs_lease`.
+# part, `__in_progress`, are 63. A topic leaves room for its subscriptions: `tq_events__s12__in_progress`.
 _LONGEST = {"queue": 47, "topic": 40}
 _HASH = 10
 

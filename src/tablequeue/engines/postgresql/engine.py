@@ -28,7 +28,6 @@ from tablequeue.engines.postgresql.fair import SLOT, fair_words, until_group
 from tablequeue.engines.postgresql.limits import UNTIL_TOKEN, limit_words
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
 from tablequeue.engines.postgresql.messages import PostgreSQLMessages
-from tablequeue.engines.postgresql.packs import PackedTable, Packs
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
 from tablequeue.engines.postgresql.staging import PostgreSQLStaging
@@ -77,7 +76,7 @@ ERRORS_AND = f"""case
 
 class PostgreSQL(Engine):
     name = "postgresql"
-    messages: ClassVar[PostgreSQLMessages] = PostgreSQLMessages(Packs())
+    messages: ClassVar[PostgreSQLMessages] = PostgreSQLMessages()
     topics = PostgreSQLTopics()
     range_reads = PostgreSQLRangeReads()
     ranges = PostgreSQLRanges(messages, topics, range_reads)
@@ -188,7 +187,6 @@ class PostgreSQL(Engine):
             words["until_room"] = f"greatest({words['until_room']}, {until_group(definition, words)})"
         return {
             **words,
-            **self.messages.packs.words(words["queue"]),
             # Of a queue with batches: what ends the statement of a completion whose rows are `finished`.
             "then_ending": f"\n)\nselect id, {ending('finished', words['queue'])}\nfrom finished"
             if definition.batches
@@ -253,11 +251,6 @@ class PostgreSQL(Engine):
 
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
-
-    def table(
-        self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None
-    ) -> PackedTable:
-        return PackedTable(self, name, definition, table_name, topic)
 
     # -- connections and errors ------------------------------------------------------------------------------------
 

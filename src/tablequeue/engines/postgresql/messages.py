@@ -1,19 +1,18 @@
-"""The operations on messages that need more than one statement on PostgreSQL: COPY, packs, notifications."""
+"""The operations on messages that need more than one statement on PostgreSQL: COPY and notifications."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.low_water import Claim, note_claimed
+from tablequeue.engines.low_water import note_claimed
 from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
-from tablequeue.engines.postgresql.packs import Packs, may_pack
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
@@ -65,9 +64,6 @@ class Notifying(Part):
 
 
 class PostgreSQLMessages(Notifying, Messages):
-    def __init__(self, packs: Packs) -> None:
-        self.packs = packs
-
     # -- pushing -----------------------------------------------------------------------------------------------------
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -105,9 +101,8 @@ class PostgreSQLMessages(Notifying, Messages):
         if table.definition.contended:
             completed = self.complete(cursor, table, params | {"token": params["held"]})
             return (completed if len(completed) < params["number"] else None), None
-        definition = table.definition
-        if max(params["number"], params["n"]) >= self.packs.least or definition.limited or definition.batches:
-            # Two statements: each may concern a pack, the first one frees places, or it tells of batches.
+        if table.definition.limited or table.definition.batches:
+            # Two statements: the first one frees places, or tells of batches.
             with atomic(cursor):
                 return super().complete_and_claim(cursor, table, params)
         if table.definition.fair:
@@ -117,10 +112,8 @@ class PostgreSQLMessages(Notifying, Messages):
         table.walks.claims.took(began, params["number"] + len(rows), whole=not mark.id, kind="complete_and_claim")
         if not rows:  # look below the mark
             return None, self.claim(cursor, table, params)
-        if rows[0][0] is None:  # some are in a pack, or lost
-            rest = self.complete(cursor, table, params | {"token": params["held"]})
-            completed = [*(rows[0][-1] or ()), *rest]
-            return (completed, []) if len(completed) < params["number"] else (None, self.claim(cursor, table, params))
+        if rows[0][ID] is None:  # some are lost
+            return rows[0][-1] or (), []
         note_claimed(cursor, table, mark, rows)
         return None, rows
 
@@ -151,23 +144,6 @@ class PostgreSQLMessages(Notifying, Messages):
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 
-    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        ids = params["ids"]
-        if len(ids) >= self.packs.least and may_pack(table.definition):
-            packed = params | {"ids": table.engine.dump_ids(sorted(ids))}
-            if self._rows(cursor, table, "complete_packed", packed):
-                return list(ids)
-        return [id for done in self._passes(super().complete, cursor, table, params) for id in done]
-
-    def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
-        return {id: end for done in self._passes(super().release, cursor, table, params) for id, end in done.items()}
-
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
-        return {id: state for done in self._passes(super().fail, cursor, table, params) for id, state in done.items()}
-
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
-        return {id: end for done in self._passes(super().extend, cursor, table, params) for id, end in done.items()}
-
     def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
         # Not in a caller's transaction, which may be prepared: see `notify`.
         if table.engine.is_ours(cursor):
@@ -176,15 +152,7 @@ class PostgreSQLMessages(Notifying, Messages):
     # -- changing ----------------------------------------------------------------------------------------------------
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
-        account = [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", params)]
-        missing = {*params["ids"]}.difference(id for id, _ in account)
-        if missing and may_pack(table.definition):
-            # In a pack, or just unpacked. A message that has been in one never comes to one again.
-            rest: Params = {**params, "ids": sorted(missing)}
-            for (token,) in self._rows(cursor, table, "packed_with", rest):
-                self._unpack(cursor, table, {"token": token})
-            account += [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", rest)]
-        return account
+        return [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", params)]
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -210,24 +178,3 @@ class PostgreSQLMessages(Notifying, Messages):
         super()._move_dead(cursor, table, params, ids)
         if ids and table.dead_letters is not None:
             self.notify(cursor, table.dead_letters, {})
-
-    def _next_claim(self, table: Table, params: Params) -> Claim:
-        return self._claim_packed if self.packs.has_next(table, params["n"]) else self._claim
-
-    def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._claimed(cursor, table, "claim_packed", params)
-
-    def _passes(
-        self, finish: Callable[[Cursor, Table, Params], T], cursor: Cursor, table: Table, params: Params
-    ) -> Iterator[T]:
-        """Finish `ids`, and once more if some were not found, because they may be in a pack. Yield both results."""
-        done = finish(cursor, table, params)
-        yield done
-        if len(done) < len(params["ids"]) and may_pack(table.definition):
-            self._unpack(cursor, table, params)
-            yield finish(cursor, table, params)
-
-    def _unpack(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Unpack the pack of `token`. If there is none, another thread may have unpacked it just before."""
-        if self._rows(cursor, table, "unpack", params):
-            self.packs.unpacked_one(table)

@@ -1,4 +1,4 @@
-"""The reads that differ on PostgreSQL: those of packs, and those as Arrow batches."""
+"""The reads that differ on PostgreSQL: those of intervals, and those as Arrow batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tablequeue.engines.walks import WHOLE
 # The reads of an interval of ids or times. Which index serves it best depends on the interval, and connections of our
 # own have generic plans: so their values are literals, and each is planned.
 OF_INTERVALS = frozenset(
-    "peek_in_progress live history finished finished_bounds archivable lost stats_finished stats_failed stats_pushed "
+    "live history finished finished_bounds archivable lost stats_finished stats_failed stats_pushed "
     "stats_lost range_peek_ready range_peek_in_progress range_live range_finished range_finished_bounds "
     "range_stats_finished topic_stats_pushed".split()
 )
@@ -57,9 +57,6 @@ class PostgreSQLReads(Reads):
         return coming
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        # A statement of its own reads the packs: with them, the index of the state does not serve the order of the ids.
-        if params["state"] == "in_progress":
-            return self._rows(cursor, table, "peek_in_progress", params)
         _execute_literal(cursor, table.statement("peek", params["state"]), params)
         return cursor.fetchall()
 

@@ -158,11 +158,6 @@ class PostgreSQLRanges(Notifying, Ranges):
         """Do it in one call: the function looks for the subscriptions, and what they need, by itself."""
         return self.topics.trim(cursor, topic, params)
 
-    def _end_leases(self, cursor: Cursor, table: Table, params: Params) -> None:
-        super()._end_leases(cursor, table, params)
-        for (token,) in self._rows(cursor, table, "range_packs", {}):
-            self._run(cursor, table, "unpack", {"token": token})
-
 
 class PostgreSQLRangeReads(RangeReads, PostgreSQLReads):
-    """The reads of a subscription, with those of the packs of its detached messages."""
+    """The reads of a subscription."""

@@ -78,54 +78,6 @@ select n, 'ready', now(), now() - (100 - n) * interval '1 second', 'null' from g
 analyze tq_emails (id, state, due_at);
 truncate tq_emails;
 
--- The packs of a queue: a claim of many messages that were not claimed before is one row with their columns as arrays,
--- in the order of the ids, instead of a changed row for each. Meanwhile the messages are not in the queue's table. A
--- pack is completed as a whole, or unpacked: then its messages are back in the table, in progress under the same token.
--- The view has them one by one, as they would be in the table.
--- Not compressed, and few dead rows: each may have a megabyte elsewhere.
--- Runs in one transaction: a crash leaves nothing.
-create table tq_emails__packs (
-    token uuid primary key,
-    consumer text,
-    popped_at timestamptz not null,
-    lease_until timestamptz not null,
-    size integer not null,
-    first_id bigint not null,
-    last_id bigint not null,
-    ids bigint[] not null,
-    priorities integer[] not null,
-    pushed_ats timestamptz[] not null,
-    due_ats timestamptz[] not null,
-    producers text[] not null,
-    headers json[] not null,
-    payloads json[] not null
-) with (
-    autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_threshold = 100,
-    autovacuum_vacuum_cost_delay = 0,
-    toast.autovacuum_vacuum_scale_factor = 0,
-    toast.autovacuum_vacuum_threshold = 10000,
-    toast.autovacuum_vacuum_cost_delay = 0
-);
-alter table tq_emails__packs
-    alter ids set storage external,
-    alter priorities set storage external,
-    alter pushed_ats set storage external,
-    alter due_ats set storage external,
-    alter producers set storage external,
-    alter headers set storage external,
-    alter payloads set storage external;
-create index tq_emails__packs_lease on tq_emails__packs (lease_until);
-create view tq_emails__packed as
-select
-    message.id, 'in_progress' as state, 1 as attempts, message.priority, pack.token, message.pushed_at, message.due_at,
-    pack.popped_at as first_popped_at, pack.popped_at, pack.lease_until, cast(null as text) as group_key,
-    cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
-    message.payload, pack.first_id, pack.last_id
-from tq_emails__packs as pack, unnest(
-        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-    ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
-
 -- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
 -- its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
@@ -152,4 +104,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 6, statement_timestamp());
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 7, statement_timestamp());

@@ -14,17 +14,13 @@ drop function if exists tq_emails_cancel;
 drop function if exists tq_emails_push_each;
 drop function if exists tq_emails_push_many;
 drop function if exists tq_emails_push;
-drop function if exists tq_emails_unpack;
 drop function if exists tq_emails_sweep;
 drop function if exists tq_emails_remove;
 drop function if exists tq_emails_notify;
 drop function if exists tq_emails_claim;
 drop function if exists tq_emails_check;
 
--- Drop a queue's table and its packs; what was in them is gone. In one transaction with the history: a crash leaves all
--- or nothing.
-drop view if exists tq_emails__packed;
-drop table if exists tq_emails__packs;
+-- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 
 -- Drop the table of the results. In one transaction with the queue, where the database can.

@@ -214,34 +214,10 @@ returns bigint language plpgsql as $$
                     consumer, headers, all_errors, payload,
                     'cancelled'
                 from cancelled
-            ), pack as (
-                delete from public.tq_emails__packs
-                where token = any(array(
-                    select token from public.tq_emails__packs where lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp()) order by lease_until limit 10 for update skip locked
-                ))
-                returning *
-            ), unpacked as (
-                insert into public.tq_emails (
-                    id, state, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, producer, consumer, headers,
-                    errors, payload
-                )
-                select
-                    message.id, case when 5 <= 1 then 'dead' else 'ready' end, 1, message.priority, message.pushed_at,
-                    message.due_at, pack.popped_at, pack.popped_at, message.producer, pack.consumer, message.headers,
-                    jsonb_build_array(jsonb_build_object(
-                        'attempt', 1, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', pack.consumer, 'error', 'lease expired'
-                    )),
-                    message.payload
-                from pack, unnest(
-                    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-                ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
-                returning id
             )
             select id from moved
             union all
             select id from cancelled
-            union all
-            select id from unpacked
         loop
             moved := moved + 1;
         end loop;
@@ -249,36 +225,6 @@ returns bigint language plpgsql as $$
     end;
     $$;
 revoke all on function public.tq_emails_sweep from public;
-
--- public.tq_emails_unpack: the messages of the pack that is held under p_token, if there is one, are rows of the queue again: a
--- consumer of the Python library claimed them, and some are to be finished by themselves. For complete, fail, release
--- and extend. Locks: the pack, until the transaction ends.
-create or replace function public.tq_emails_unpack(p_token uuid) returns void language plpgsql as $$
-    declare
-        unpacked integer;
-    begin
-        -- Mostly there is no pack: this costs 5 µs in each call that finishes messages, and 110 µs in an SQL function.
-        if exists (select from public.tq_emails__packs where token = p_token) then
-            with pack as (
-                delete from public.tq_emails__packs where token = cast(p_token as uuid) returning *
-            ), unpacked as (
-                insert into public.tq_emails (
-                    id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, producer,
-                    consumer, headers, payload
-                )
-                select
-                    message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at, pack.popped_at,
-                    pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers, message.payload
-                from pack, unnest(
-                    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-                ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
-            )
-            select size from pack
-            into unpacked;
-        end if;
-    end;
-    $$;
-revoke all on function public.tq_emails_unpack from public;
 
 -- public.tq_emails_push: push one message, for producers. Returns its id. If a live message has its key: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
@@ -520,11 +466,8 @@ create or replace function public.tq_emails_cancel(
 ) returns table (id bigint, told boolean)
 language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     #variable_conflict use_column
-    declare
-        packed uuid;
-        rest bigint[] := p_ids;
     begin
-        for id, told in
+        return query
             with message as materialized (
                 select id, state from public.tq_emails where id = any(cast(p_ids as bigint[])) order by id for update
             ), told as (
@@ -550,46 +493,7 @@ language plpgsql security definer set search_path = pg_catalog, public, pg_temp 
             )
             select id, true as told from told
             union all
-            select id, false from gone
-        loop
-            rest := array_remove(rest, id);
-            return next;
-        end loop;
-        if cardinality(rest) > 0 then
-            -- In a pack, or just unpacked.
-            for packed in
-                select token from public.tq_emails__packs where ids && cast(rest as bigint[])
-            loop
-                perform public.tq_emails_unpack(packed);
-            end loop;
-            return query
-                with message as materialized (
-                    select id, state from public.tq_emails where id = any(cast(rest as bigint[])) order by id for update
-                ), told as (
-                    update public.tq_emails
-                    set cancelled_at = coalesce(cancelled_at, coalesce(cast(p_now as timestamptz), statement_timestamp()))
-                    where id = any(array(select id from message where state = 'in_progress'))
-                    returning id
-                ), gone as (
-                    delete from public.tq_emails
-                    where id = any(array(select id from message where state <> 'in_progress'))
-                    returning *
-                ), kept as (
-                    insert into public.tq_emails_history (
-                        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
-                        producer, consumer, headers, errors, payload,
-                        outcome
-                    )
-                    select
-                        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp()), group_key, dedup_key, producer,
-                        consumer, headers, errors, payload,
-                        'cancelled'
-                    from gone
-                )
-                select id, true as told from told
-                union all
-                select id, false from gone;
-        end if;
+            select id, false from gone;
     end;
     $$;
 revoke all on function public.tq_emails_cancel from public;
@@ -671,7 +575,6 @@ create or replace function public.tq_emails_complete(
             raise exception using errcode = 'TQ001', message = 'This queue keeps no results.',
                 hint = 'Leave the result out, or use a queue with results.';
         end if;
-        perform public.tq_emails_unpack(p_token);
         return query
             with finished as (
                 delete from public.tq_emails
@@ -726,7 +629,6 @@ create or replace function public.tq_emails_fail(
                 ' characters left out ...]', chr(10), right(p_error, 3950)
             );
         end if;
-        perform public.tq_emails_unpack(p_token);
         if p_delay is null then
             select least(
                 cast(3600.0 as float8),
@@ -832,7 +734,6 @@ create or replace function public.tq_emails_release(
                 message = 'delay is ' || coalesce(cast(p_delay as text), 'null') || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
-        perform public.tq_emails_unpack(p_token);
         for released, was_in_run, waited_for in
             with released as (
                 update public.tq_emails
@@ -916,7 +817,6 @@ create or replace function public.tq_emails_extend(
             raise exception using errcode = 'TQ001', message = 'seconds is ' || p_lease || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
-        perform public.tq_emails_unpack(p_token);
         update public.tq_emails
         set lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
         where id = any(cast(array[p_id] as bigint[])) and token = cast(p_token as uuid)
@@ -945,7 +845,7 @@ create or replace function public.tq_emails_stats(
             select
                 (select count(*) from public.tq_emails where state = 'ready'),
                 (select count(*) from public.tq_emails where state = 'scheduled'),
-                (select count(*) from public.tq_emails where state = 'in_progress') + (select coalesce(sum(size), 0) from public.tq_emails__packs),
+                (select count(*) from public.tq_emails where state = 'in_progress'),
                 (select count(*) from public.tq_emails where state = 'dead'),
                 (select count(*) from public.tq_emails where state = 'blocked'),
                 (
@@ -1001,21 +901,11 @@ create or replace function public.tq_emails_peek(
                     limit p_n;
             when 'in_progress' then
                 return query
-                    select *
-                    from (
-                        select
-                            id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-                            first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
-                        from public.tq_emails
-                        where state = 'in_progress'
-                        union all
-                        select
-                            id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-                            first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
-                        from public.tq_emails__packed
-                        where last_id > p_after
-                    ) as message
-                    where id > p_after
+                    select
+                        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                    from public.tq_emails
+                    where state = 'in_progress' and id > p_after
                     order by id
                     limit p_n;
             when 'dead' then

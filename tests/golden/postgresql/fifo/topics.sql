@@ -509,13 +509,12 @@ select id, (select case
 
 -- range_due
 -- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states and of packs; one
--- entry of each. Locks: none.
+-- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of
+-- each. Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
     exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(cast(:now as timestamptz), statement_timestamp()))
-    or exists (select 1 from tq_events__s1 where state = 'in_progress' and lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp()))
-    or exists (select 1 from tq_events__s1__packs where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
+    or exists (select 1 from tq_events__s1 where state = 'in_progress' and lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
     exists (select 1 from tq_events__s1 where state = 'ready');
 
 -- range_end_leases
@@ -790,12 +789,6 @@ from (
     where id between :low and :high
     union all
     select
-        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
-    from tq_events__s1__packed
-    where first_id <= :high and last_id >= :low and id between :low and :high
-    union all
-    select
         id, payload, headers, 'in_progress' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key,
         producer, consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at,
         lease_until, cast(null as timestamptz) as finished_at, null as errors
@@ -841,8 +834,6 @@ limit :n;
 select min(low), max(high)
 from (
     select min(id) as low, max(id) as high from tq_events__s1
-    union all
-    select min(first_id), max(last_id) from tq_events__s1__packs
     union all
     select low, high from (
         select
@@ -928,11 +919,6 @@ with last as (
     where last_offset + 1 < :start and open.ranges = 0
 )
 select ranges from open;
-
--- range_packs
--- The tokens of all packs of detached messages. A forced seek unpacks them, so it finds their messages in the queue.
--- Index: the primary key. Locks: the rows; locked rows are skipped.
-select token from tq_events__s1__packs for update skip locked;
 
 -- range_peek_in_progress
 -- The first :n messages of the log with an id above :after that ranges in progress hold.
@@ -1033,7 +1019,7 @@ select
     (select count(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= :start)
     + (
         select count(*)
-        from (select id, first_popped_at from tq_events__s1 union all select id, popped_at from tq_events__s1__packed) as message
+        from tq_events__s1 as message
         where first_popped_at is null or exists (
             select 1
             from (select first_offset, first_id from tq_events__runs where last_id >= message.id order by last_id limit 1) as run
@@ -1170,7 +1156,6 @@ select
         else cast(extract(epoch from least(
             (select min(due_at) from tq_events__s1 where state = 'scheduled'),
             (select min(lease_until) from tq_events__s1 where state = 'in_progress'),
-            (select min(lease_until) from tq_events__s1__packs),
             (select min(lease_until) from tq_events__s1__ranges where lease_until is not null)
         ) - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
     end as seconds,

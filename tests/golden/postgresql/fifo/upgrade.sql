@@ -20,54 +20,6 @@ alter table tq_emails_history add column group_key text;
 alter table tq_emails_history add column dedup_key text;
 create index tq_emails_finished on tq_emails_history (finished_at);
 
--- The packs of a queue: a claim of many messages that were not claimed before is one row with their columns as arrays,
--- in the order of the ids, instead of a changed row for each. Meanwhile the messages are not in the queue's table. A
--- pack is completed as a whole, or unpacked: then its messages are back in the table, in progress under the same token.
--- The view has them one by one, as they would be in the table.
--- Not compressed, and few dead rows: each may have a megabyte elsewhere.
--- Runs in one transaction: a crash leaves nothing.
-create table tq_emails__packs (
-    token uuid primary key,
-    consumer text,
-    popped_at timestamptz not null,
-    lease_until timestamptz not null,
-    size integer not null,
-    first_id bigint not null,
-    last_id bigint not null,
-    ids bigint[] not null,
-    priorities integer[] not null,
-    pushed_ats timestamptz[] not null,
-    due_ats timestamptz[] not null,
-    producers text[] not null,
-    headers json[] not null,
-    payloads json[] not null
-) with (
-    autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_threshold = 100,
-    autovacuum_vacuum_cost_delay = 0,
-    toast.autovacuum_vacuum_scale_factor = 0,
-    toast.autovacuum_vacuum_threshold = 10000,
-    toast.autovacuum_vacuum_cost_delay = 0
-);
-alter table tq_emails__packs
-    alter ids set storage external,
-    alter priorities set storage external,
-    alter pushed_ats set storage external,
-    alter due_ats set storage external,
-    alter producers set storage external,
-    alter headers set storage external,
-    alter payloads set storage external;
-create index tq_emails__packs_lease on tq_emails__packs (lease_until);
-create view tq_emails__packed as
-select
-    message.id, 'in_progress' as state, 1 as attempts, message.priority, pack.token, message.pushed_at, message.due_at,
-    pack.popped_at as first_popped_at, pack.popped_at, pack.lease_until, cast(null as text) as group_key,
-    cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
-    message.payload, pack.first_id, pack.last_id
-from tq_emails__packs as pack, unnest(
-        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-    ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
-
 -- Remove the dashes if there is such a table and no queue has that name:
 -- alter view tq_emails_packed rename to tq_emails__packed;
 -- alter index if exists tq_emails_packs_lease rename to tq_emails__packs_lease;
@@ -118,5 +70,30 @@ create table if not exists tq__dropped (name text constraint tq__dropped_name pr
 alter table tq_emails add column expires_at timestamptz, add column cancelled_at timestamptz;
 alter table tq_emails_history add column outcome text;
 
+-- From schema version 6 to 7: the messages of packs, each of which was one row with many messages in progress, are rows
+-- of the queue, in progress under the same token and lease. A queue of version 2 had no packs.
+-- Of the procedures, the one that did so is dropped; all are to be made again.
+-- Locks: the tables, for as long as it takes to write the messages. Runs in one transaction: a crash leaves version 6.
+do $$
+    begin
+        if to_regclass('tq_emails__packs') is not null then
+            insert into tq_emails (
+                id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until,
+                producer, consumer, headers, payload
+            )
+            select
+                message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at,
+                pack.popped_at, pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers,
+                message.payload
+            from tq_emails__packs as pack, unnest(
+                pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+            ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+        end if;
+    end;
+    $$;
+drop view if exists tq_emails__packed;
+drop table if exists tq_emails__packs;
+drop function if exists tq_emails_unpack(uuid);
+
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 6 where name = 'emails';
+update tq_queues set schema_version = 7 where name = 'emails';

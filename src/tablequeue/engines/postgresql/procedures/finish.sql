@@ -94,30 +94,9 @@ create or replace function {queue}_cancel(
 ) returns table (id bigint, told boolean)
 language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
-    declare
-        -- [at_least_once]
-        packed uuid;
-        -- [end]
-        rest bigint[] := p_ids;
     begin
-        for id, told in
-            {sql cancel}
-        loop
-            rest := array_remove(rest, id);
-            return next;
-        end loop;
-        -- [at_least_once]
-        if cardinality(rest) > 0 then
-            -- In a pack, or just unpacked.
-            for packed in
-                {sql packed_with ids=rest}
-            loop
-                perform {queue}_unpack(packed);
-            end loop;
-            return query
-                {sql cancel ids=rest};
-        end if;
-        -- [end]
+        return query
+            {sql cancel};
         -- [grouped]
         if now() = statement_timestamp() then
             perform {queue}_promote(1000, p_now);
@@ -178,9 +157,6 @@ create or replace function {queue}_complete(
                 return;
             end if;
         end if;
-        -- [end]
-        -- [at_least_once]
-        perform {queue}_unpack(p_token);
         -- [end]
         -- [results at_least_once]
         held := array(
@@ -280,7 +256,6 @@ create or replace function {queue}_fail(
         end if;
         -- [end]
         -- [at_least_once]
-        perform {queue}_unpack(p_token);
         if p_delay is null then
             select least(
                 cast({cap} as float8),
@@ -363,7 +338,6 @@ create or replace function {queue}_release(
             released := held[1];
         end if;
         -- [end]
-        perform {queue}_unpack(p_token);
         for released, was_in_run, waited_for in
             {sql release within=true}
         loop
@@ -411,7 +385,6 @@ create or replace function {queue}_extend(
             return lease_end;
         end if;
         -- [end]
-        perform {queue}_unpack(p_token);
         {sql extend ids=array[p_id]}
         into extended, lease_end;
         if lease_end is null then

@@ -80,7 +80,7 @@ create or replace function {queue}_peek(
                     {sql peek state=scheduled};
             when 'in_progress' then
                 return query
-                    {sql peek_in_progress};
+                    {sql peek state=in_progress};
             when 'dead' then
                 return query
                     {sql peek state=dead};

@@ -34,50 +34,6 @@ set finished_at = {now}, token = null
 where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
 returning id;
 
--- name: complete_packed
--- Complete the pack that is held under :token, if :ids are all of its messages. Returns a row if there was such a pack.
--- Index: the primary key. Locks: the row. A crash completes all of them or none.
--- [keep]
-with pack as (
-    delete from {packs}
-    where token = cast(:token as uuid) and ids = cast(:ids as bigint[])
-    returning *
-), kept as (
-    insert into {history} (
-        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, producer, consumer, headers,
-        payload
-    )
-    select
-        message.id, 1, message.priority, message.pushed_at, message.due_at, pack.popped_at, pack.popped_at, {now},
-        message.producer, pack.consumer, message.headers, message.payload
-    from pack, {pack_messages}
-)
-select size from pack;
--- [end]
--- [none]
-delete from {packs}
-where token = cast(:token as uuid) and ids = cast(:ids as bigint[])
-returning size;
--- [end]
-
--- name: unpack
--- The messages of the pack that is held under :token are rows of the queue, in progress under the same token and lease:
--- some of them are to be finished apart from the others. A row if there was such a pack.
--- Index: the primary key. Locks: the row. A crash leaves the pack as it was.
-with pack as (
-    delete from {packs} where token = cast(:token as uuid) returning *
-), unpacked as (
-    insert into {queue} (
-        id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, producer,
-        consumer, headers, payload
-    )
-    select
-        message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at, pack.popped_at,
-        pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers, message.payload
-    from pack, {pack_messages}
-)
-select size from pack;
-
 -- name: complete_and_claim
 -- Complete the messages of :ids that are held under :held. If these are all :number of them, claim up to :n ready
 -- messages under a new lease, as claim does. One round trip and one flush for both.
@@ -232,11 +188,6 @@ select id, true as told from told
 union all
 select id, false from gone;
 
--- name: packed_with
--- The tokens of the packs that have messages of :ids. Index: none: there is a pack for each large claim in progress.
--- Locks: none.
-select token from {packs} where ids && cast(:ids as bigint[]);
-
 -- name: cancel_held
 -- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
 -- or are deleted if the queue keeps none. :error is kept.
@@ -274,9 +225,7 @@ select id from {queue} where id = any(cast(:ids as bigint[])) and cancelled_at i
 
 -- name: holder
 -- The token of the claim under which the message :id is in progress. Index: the primary key. Locks: none.
-select replace(cast(token as text), '-', '') from {queue} where id = :id and state = 'in_progress'
-union all
-select replace(cast(token as text), '-', '') from {packed} where :id between first_id and last_id and id = :id;
+select replace(cast(token as text), '-', '') from {queue} where id = :id and state = 'in_progress';
 
 -- name: reschedule
 -- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it

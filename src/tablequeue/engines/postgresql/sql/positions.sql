@@ -48,11 +48,6 @@ where id = any(array(
     select id from {ranges} where lease_until > {now} and last_offset >= :start for update skip locked
 ));
 
--- name: range_packs
--- The tokens of all packs of detached messages. A forced seek unpacks them, so it finds their messages in the queue.
--- Index: the primary key. Locks: the rows; locked rows are skipped.
-select token from {packs} for update skip locked;
-
 -- name: range_remaining
 -- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
 -- or they are in progress.
@@ -61,7 +56,7 @@ select
     (select count(*) from {ranges} where lease_until is not null and last_offset >= :start)
     + (
         select count(*)
-        from (select id, first_popped_at from {queue} union all select id, popped_at from {packed}) as message
+        from {queue} as message
         where first_popped_at is null or exists (
             select 1
             from (select first_offset, first_id from {runs} where last_id >= message.id order by last_id limit 1) as run

@@ -98,7 +98,6 @@ select
         else cast(extract(epoch from least(
             (select min(due_at) from {queue} where state = 'scheduled'),
             (select min(lease_until) from {queue} where state = 'in_progress'),
-            (select min(lease_until) from {packs}),
             (select min(lease_until) from {ranges} where lease_until is not null)
         ) - {now}) as float8)
     end as seconds,
@@ -126,11 +125,6 @@ from (
         {live_columns}
     from {queue}
     where id between :low and :high
-    union all
-    select
-        {live_columns}
-    from {packed}
-    where first_id <= :high and last_id >= :low and id between :low and :high
     union all
     select
         {log_columns with
@@ -168,8 +162,6 @@ limit :n;
 select min(low), max(high)
 from (
     select min(id) as low, max(id) as high from {queue}
-    union all
-    select min(first_id), max(last_id) from {packs}
     union all
     select low, high from {pieces} as piece where lease_until is not null
     union all

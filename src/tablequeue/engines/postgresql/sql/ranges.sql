@@ -162,13 +162,12 @@ from {read_range}(cast(:token as uuid));
 
 -- name: range_due
 -- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: {table}__lease, those of the states and of packs; one
--- entry of each. Locks: none.
+-- abandoned; and whether a detached message is ready. Indexes: {table}__lease, those of the states; one entry of
+-- each. Locks: none.
 select
     exists (select 1 from {ranges} where lease_until <= {now}),
     exists (select 1 from {queue} where state = 'scheduled' and due_at <= {now})
-    or exists (select 1 from {queue} where state = 'in_progress' and lease_until <= {now})
-    or exists (select 1 from {packs} where lease_until <= {now}),
+    or exists (select 1 from {queue} where state = 'in_progress' and lease_until <= {now}),
     exists (select 1 from {queue} where state = 'ready'){or_noted};
 
 -- name: range_complete

@@ -9,43 +9,19 @@ where state = '{state}' and id > :after
 order by id
 limit :n;
 
--- name: peek_in_progress
--- As peek, of the messages in progress: those of the table, and those in packs. Locks: none.
--- Index: {table}__in_progress.
-select *
-from (
-    select
-        {live_columns}
-    from {queue}
-    where state = 'in_progress'
-    union all
-    select
-        {live_columns}
-    from {packed}
-    where last_id > :after
-) as message
-where id > :after
-order by id
-limit :n;
-
 -- name: find
 -- One message of the queue, whatever its state. Index: the primary key. Locks: none.
 select
     {live_columns}
 from {queue}
-where id = :id
-union all
-select
-    {live_columns}
-from {packed}
-where :id between first_id and last_id and id = :id;
+where id = :id;
 
 -- name: until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected; and whether an open transaction
 -- has pushed, so that a message may come at any moment. For waiting consumers. Last, for the marks of the next look,
 -- the seconds until a lease ends, if no message is ready, and the last id, if the role may know it.
 -- Indexes: {table}__ready from :low_water on, {table}__scheduled of the last :since_sweep seconds, {table}__in_progress
--- from :until_lease seconds on, {table}__packs_lease; one entry of each, but with dead ones before it: see walks.py.
+-- from :until_lease seconds on; one entry of each, but with dead ones before it: see walks.py.
 -- Locks: an advisory one, for the length of a look.
 select
     case
@@ -67,8 +43,7 @@ select
             (select min(expires_at) from {queue} where {waiting}),
             -- [end]
             (select min(due_at) from {queue} where state = 'scheduled' and due_at > {since_sweep}),
-            leased.until,
-            (select min(lease_until) from {packs})
+            leased.until
         ) - {now}) as float8)
     end as seconds,
     paused.until is not null as paused,
@@ -124,7 +99,7 @@ limit :n;
 select
     (select count(*) from {queue} where state = 'ready'),
     (select count(*) from {queue} where state = 'scheduled'),
-    (select count(*) from {queue} where state = 'in_progress') + (select coalesce(sum(size), 0) from {packs}),
+    (select count(*) from {queue} where state = 'in_progress'),
     (select count(*) from {queue} where state = 'dead'),
     (select count(*) from {queue} where state = 'blocked'),
     (
@@ -209,8 +184,6 @@ from (
     from (
         (select id, producer, pushed_at from {queue} order by id desc limit :n)
         union all
-        (select id, producer, pushed_at from {packed} order by id desc limit :n)
-        union all
         (select id, producer, pushed_at from {history} order by id desc limit :n)
     ) as pushed
     order by id desc
@@ -226,26 +199,16 @@ select count(*) from (select 1 from {history} where outcome = 'expired' limit 10
 -- name: live
 -- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
 -- Index: the primary key. Locks: none.
-select *
-from (
-    select
-        {live_columns}
-    from {queue}
-    union all
-    select
-        {live_columns}
-    from {packed}
-    where first_id <= :high and last_id >= :low
-) as message
+select
+    {live_columns}
+from {queue}
 where id between :low and :high
 order by id desc
 limit :n;
 
 -- name: live_bounds
 -- The lowest and the highest id of the messages in a queue. Index: the primary key. Locks: none.
-select
-    least((select min(id) from {queue}), (select min(first_id) from {packs})),
-    greatest((select max(id) from {queue}), (select max(last_id) from {packs}));
+select (select min(id) from {queue}), (select max(id) from {queue});
 
 -- name: finished
 -- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the

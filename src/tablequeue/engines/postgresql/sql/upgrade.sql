@@ -55,6 +55,32 @@ create unique index {table}__front on {queue} (group_key, in_run) where {head};
 alter table {history} add column outcome text;
 -- [end]
 
+-- name: upgrade_7
+-- From schema version 6 to 7: the messages of packs, each of which was one row with many messages in progress, are rows
+-- of the queue, in progress under the same token and lease. A queue of version 2 had no packs.
+-- Of the procedures, the one that did so is dropped; all are to be made again.
+-- Locks: the tables, for as long as it takes to write the messages. Runs in one transaction: a crash leaves version 6.
+do $$
+    begin
+        if to_regclass('{queue}__packs') is not null then
+            insert into {queue} (
+                id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until,
+                producer, consumer, headers, payload
+            )
+            select
+                message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at,
+                pack.popped_at, pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers,
+                message.payload
+            from {queue}__packs as pack, unnest(
+                pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+            ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+        end if;
+    end;
+    $$;
+drop view if exists {queue}__packed;
+drop table if exists {queue}__packs;
+drop function if exists {queue}_unpack(uuid);
+
 -- name: set_version
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update {catalogue} set schema_version = :schema_version where name = :name;
