@@ -425,8 +425,8 @@ def check_expiry(queue: Queue) -> None:
     assert gone == dict.fromkeys(old, "expired")
 
 
-def check_key_for(queue: Queue, **options: Any) -> None:
-    """In a queue with `key_for=300`, a key stays taken for so long after its push, finished or not."""
+def check_unique_for(queue: Queue, **options: Any) -> None:
+    """In a queue with `unique_for=300`, a key stays taken for so long after its push, finished or not."""
     id = queue.push("a", key="k", **options, now=at(0))
     claimed(queue, now=at(1)).complete(now=at(1))
     for seconds in (1, 299):

@@ -339,7 +339,7 @@ VERBS: dict[str, Verb] = {
     "fail of what was cancelled": Verb(cancel_and_fail, GROUPS, push_to_groups, hold=1, promotes=True),
     "reschedule": Verb(lambda m: m.queue.reschedule(first_two(m)[0], delay=5, now=at(2)), before=push_four),
     "push with a key for a time": Verb(
-        lambda m: m.queue.push_many([NewMessage(k, key=k) for k in "xyz"], now=at(2)), {"key_for": 300}
+        lambda m: m.queue.push_many([NewMessage(k, key=k) for k in "xyz"], now=at(2)), {"unique_for": 300}
     ),
     "complete with results": Verb(
         lambda m: m.queue.complete_many(m.held, results=[1, None, "x"], now=at(2)), {"results": True}, push_four, hold=3

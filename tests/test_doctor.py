@@ -79,7 +79,7 @@ def test_a_queue_of_another_version_does_not_hide_the_others(db: Database, place
     "options",
     [
         {"groups": "fair", "per_group": 1, "group_rate": Rate(10), "rate": Rate(10), "concurrency": 5},
-        {"groups": True, "expires": 60, "key_for": 60, "results": True},
+        {"groups": True, "expires": 60, "unique_for": 60, "results": True},
     ],
 )
 def test_no_index_is_missing_where_none_is(db: Database, options: dict[str, Any]) -> None:

@@ -114,7 +114,7 @@ def test_a_torn_packet_is_noticed(place: Place, db: Database, name: str, monkeyp
 @pytest.mark.parametrize(
     ("options", "push", "operation"),
     [
-        ({"key_for": 60}, {"key": "k"}, "forget_keys"),
+        ({"unique_for": 60}, {"key": "k"}, "forget_keys"),
         ({"groups": "fair", "group_rate": FAST}, {"group": "g"}, "forget_rates"),
     ],
 )

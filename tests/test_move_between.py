@@ -183,7 +183,7 @@ def test_a_key_that_is_taken_stays(two: Two) -> None:
 
 
 def test_keys_for_a_time_stay_taken_there(two: Two) -> None:
-    source, target = two.queues(key_for=300)
+    source, target = two.queues(unique_for=300)
     source.push_many([NewMessage(1, key="k"), NewMessage(2)])
     source.move(ALL, to=target)
     claimed(target).complete()

@@ -347,10 +347,10 @@ def test_a_lock_timeout_is_no_empty_queue_elsewhere(server: Server) -> None:
 
 
 def test_the_seconds_of_a_key_are_noted_with_its_message(server: Server) -> None:
-    queue = queue_on(server, key_for=60)
+    queue = queue_on(server, unique_for=60)
     server.answers["insert into tq_work__keys"] = lambda params: [("a",), ("b",)]
     server.answers["from @batch where fresh"] = server.answers["row_number"] = lambda params: [(1, 0), (2, 1)]
-    queue.push_many([NewMessage("x", key="a"), NewMessage("y", key="b", key_for=2.5)])
+    queue.push_many([NewMessage("x", key="a"), NewMessage("y", key="b", unique_for=2.5)])
     (named,) = [params for text, params in server.sent if "update taken" in text]
     assert named == ('[["a", 1, null], ["b", 2, 2.5]]',)
 

@@ -65,7 +65,7 @@ def definitions(design: str) -> Iterator[Definition]:
         yield Definition(per_group=2, **DESIGNS[design])
         yield Definition(per_group=2, group_rate=Rate(100, per=60, burst=20), **DESIGNS[design])
     for history in ("keep", "none"):
-        yield Definition(expires=60, key_for=60, results=history == "keep", history=history, **DESIGNS[design])
+        yield Definition(expires=60, unique_for=60, results=history == "keep", history=history, **DESIGNS[design])
     if design not in ("strict", "groups"):
         yield Definition(delivery="at_most_once", **DESIGNS[design])
 

@@ -249,7 +249,7 @@ CANCEL = on(checks.check_cancel, "cancel")
 RESCHEDULE = on(checks.check_reschedule, "reschedule")
 WINDOW = on(checks.check_window, "window")
 EXPIRY = on(checks.check_expiry, "expiry", expires=60)
-KEY_FOR = on(checks.check_key_for, "key for a time", key_for=300)
+UNIQUE_FOR = on(checks.check_unique_for, "key for a time", unique_for=300)
 RESULTS = on(checks.check_results, "results", results=True)
 ERRORS = on(checks.check_errors, "errors", max_attempts=99)
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
@@ -464,11 +464,11 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a push that forgets when it expires": (rewritten(r"coalesce\(:expires, 60\)", "3000000000", "push"), EXPIRY),
     "a key that is free at once": (
         rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys", "name_keys"),
-        KEY_FOR,
+        UNIQUE_FOR,
     ),
-    "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
-    "a key that a waiting message keeps": (rewritten(r"taken_until > ", "taken_until >= ", "end_keys"), KEY_FOR),
-    "a key that a waiting message loses": (rewritten(r"taken_until > ", "taken_until < ", "end_keys"), KEY_FOR),
+    "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), UNIQUE_FOR),
+    "a key that a waiting message keeps": (rewritten(r"taken_until > ", "taken_until >= ", "end_keys"), UNIQUE_FOR),
+    "a key that a waiting message loses": (rewritten(r"taken_until > ", "taken_until < ", "end_keys"), UNIQUE_FOR),
     "a result that nobody gave": (
         rewritten(r"(cast\(cast\(:result as text\) as json\)|:result)\)", "'1')", "keep_results"),
         RESULTS,

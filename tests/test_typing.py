@@ -79,7 +79,10 @@ def test_the_options_of_create_queue_are_those_of_a_definition() -> None:
     fields = {field.name: hints[field.name] for field in dataclasses.fields(Definition)}
     assert options.keys() == fields.keys()
     for name, kind in fields.items():
-        durations = {"lease": tablequeue.Duration, **dict.fromkeys(("expires", "key_for"), tablequeue.Duration | None)}
+        durations = {
+            "lease": tablequeue.Duration,
+            **dict.fromkeys(("expires", "unique_for"), tablequeue.Duration | None),
+        }
         assert options[name] == durations.get(name, kind), name
     text = inspect.getdoc(Database.create_queue) or ""
     explained = [line.split()[0] for line in text.splitlines() if line[:1].isalpha() and "  " in line]

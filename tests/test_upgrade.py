@@ -342,7 +342,9 @@ def test_queues_topics_and_streams_of_version_5_go_on(fifth: Place, kind: Kind) 
     work, mail, ship = (database.consumer(name) for name in ("work", "events/mail", "kept/ship"))
     Claim.of(work, 2, held["work"]).complete()
     assert counts(work) == {"ready": 2, "scheduled": 1, "dead": 1, "finished": 2}
-    Claim.of(database.queue("limited"), 1, held["limited"]).complete()
+    limited = database.queue("limited")
+    assert limited.definition.unique_for == 1e9  # its entry in the catalogue calls the option key_for
+    Claim.of(limited, 1, held["limited"]).complete()
     Claim.of(mail, 3, held["mail"]).complete()
     database.topic("events").push_many(range(6, 2006))
     assert [claim.payload for claim in mail.pop_many(3000)] == [*range(4, 2006)]

@@ -391,11 +391,10 @@ class Consumer:
         """Change options of the queue: those of `create_queue` that are not a part of its tables.
 
         They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
-        `key_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and None
-        removes one. Other options stay as they are. It holds
-        at once in this process, and within a second in every other one that uses the queue; for messages there and to
-        come. A lease that runs stays as long as it was given. Messages in progress count for a limit. Stored procedures
-        that are there are made again.
+        `unique_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and
+        None removes one. Other options stay as they are. It holds at once in this process, and within a second in every
+        other one that uses the queue; for messages there and to come. A lease that runs stays as long as it was given.
+        Messages in progress count for a limit. Stored procedures that are there are made again.
 
         `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
         a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`

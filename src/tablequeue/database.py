@@ -108,7 +108,7 @@ class Database:
                       if not given.
         group_rate    of such a queue: how many messages of each group may be claimed in a time, a `Rate`; no limit if
                       not given. docs/control.md explains all four limits.
-        key_for       seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
+        unique_for    seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
                       not, and after that while a message of the queue has it. `push` may give another time. None (if
                       not given): only while a message of the queue has it.
         results       whether `complete` may give a result, which `result` returns as long as the message is in the

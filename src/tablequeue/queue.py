@@ -40,7 +40,7 @@ class Queue(Consumer):
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
-        key_for: Duration | None = None,
+        unique_for: Duration | None = None,
         on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -57,7 +57,7 @@ class Queue(Consumer):
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
-        key_for: Duration | None = None,
+        unique_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -73,7 +73,7 @@ class Queue(Consumer):
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
-        key_for: Duration | None = None,
+        unique_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -89,9 +89,9 @@ class Queue(Consumer):
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it. `renew` returns it too, and in a
-                     queue with `key_for` takes a key whose time is over from a message that is not finished.
-        key_for      in a queue with `key_for`: the time from the push for which the key stays taken, finished or not,
-                     in seconds or as a timedelta; the queue's if not given.
+                     queue with `unique_for` takes a key whose time is over from a message that is not finished.
+        unique_for   in a queue with `unique_for`: seconds, or a timedelta, from the push for which the key stays taken,
+                     finished or not; the queue's if not given.
         headers      a dict of JSON values kept beside the payload.
         expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
                      the queue's if not given.
@@ -99,7 +99,7 @@ class Queue(Consumer):
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
-        options = Options(delay, due, priority, group, headers, expires, key_for)
+        options = Options(delay, due, priority, group, headers, expires, unique_for)
         return push.push(self.context, payload, options, key, on_conflict, now, connection)
 
     @overload
@@ -111,7 +111,7 @@ class Queue(Consumer):
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
-        key_for: Duration | None = None,
+        unique_for: Duration | None = None,
         on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -127,7 +127,7 @@ class Queue(Consumer):
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
-        key_for: Duration | None = None,
+        unique_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -142,7 +142,7 @@ class Queue(Consumer):
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
-        key_for: Duration | None = None,
+        unique_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -155,7 +155,7 @@ class Queue(Consumer):
         `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
         message of the same call. The input is encoded in memory first; push a stream in pieces.
         """
-        options = Options(delay, due, priority, group, headers, expires, key_for)
+        options = Options(delay, due, priority, group, headers, expires, unique_for)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
 
     @contextmanager

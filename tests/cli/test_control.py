@@ -6,8 +6,8 @@ from tests.cli.support import Run, lines
 
 
 def test_expiry_keys_and_results(run: Run) -> None:
-    run("queue", "create", "work", "--expires", 300, "--key-for", 60, "--results")
-    id = run("push", "work", "1", "--expires", 100, "--key", "k", "--key-for", 30).stdout.strip()
+    run("queue", "create", "work", "--expires", 300, "--unique-for", 60, "--results")
+    id = run("push", "work", "1", "--expires", 100, "--key", "k", "--unique-for", 30).stdout.strip()
     (claimed,) = lines(run("pop", "work", "--json"))
     assert "in_progress" in run("result", "work", id, code=3).stderr
     run("complete", "work", id, claimed["token"], "--result", '{"sum": 6}')

@@ -101,7 +101,7 @@ def test_create_may_alter(db: Database) -> None:
 def test_features_are_switched_on_and_changed(db: Database) -> None:
     queue = db.create_queue("work")
     queue.push("before", now=at(0))
-    queue.alter(expires=60, key_for=300, results=True)
+    queue.alter(expires=60, unique_for=300, results=True)
     id = queue.push("x", key="a", now=at(0))
     assert [message.payload for message in queue.pop_many(5, now=at(100))] == ["before"]
     assert found(queue, id).state in ("ready", "expired")
@@ -112,12 +112,12 @@ def test_features_are_switched_on_and_changed(db: Database) -> None:
 
 def test_features_are_switched_off_and_on_again(place: Place) -> None:
     db = place.open()
-    options: dict[str, Any] = {"expires": 60, "key_for": 300, "results": True, "concurrency": 9}
+    options: dict[str, Any] = {"expires": 60, "unique_for": 300, "results": True, "concurrency": 9}
     options["rate"] = Rate(9, burst=9)
     queue = db.create_queue("work", dead_letter_to=db.create_queue("failed").name, **options)
     other = place.open().queue("work")
     id = queue.push("x", key="a", now=at(0))
-    queue.alter(expires=None, key_for=None, results=False, concurrency=None, rate=None, dead_letter_to=None)
+    queue.alter(expires=None, unique_for=None, results=False, concurrency=None, rate=None, dead_letter_to=None)
     assert queue.definition == db.queue("work").definition == Definition()
     assert other.push("y", key="b", now=at(1)), "what has not looked yet goes on"
     for message in other.pop_many(5, now=at(2)):

@@ -162,7 +162,7 @@ def test_an_expiry_that_a_queue_lacks_is_refused(db: Database) -> None:
 
 
 def test_procedures_are_made_for_such_a_queue(db: Database, options: dict[str, Any]) -> None:
-    queue = db.create_queue("work", **options, expires=60, key_for=60, results=True)
+    queue = db.create_queue("work", **options, expires=60, unique_for=60, results=True)
     if queue.context.engine.procedure_syntax is None:
         pytest.skip("the database has no procedures")
     assert db.install_procedures("work")

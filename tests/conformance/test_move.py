@@ -88,8 +88,8 @@ def test_messages_of_a_pack_are_not_moved(db: Database) -> None:
     assert counts(other) == {"ready": 300}
 
 
-def test_in_a_queue_with_key_for_the_time_of_a_key_begins_with_the_move(db: Database) -> None:
-    source, other = db.create_queue("a", key_for=60), db.create_queue("b", key_for=60)
+def test_in_a_queue_with_unique_for_the_time_of_a_key_begins_with_the_move(db: Database) -> None:
+    source, other = db.create_queue("a", unique_for=60), db.create_queue("b", unique_for=60)
     source.push_many([NewMessage(1, key="k"), NewMessage(2, key="l"), 3], now=at(0))
     moved = source.move(ALL, to=other, now=at(50))
     other.complete_many(other.pop_many(3, now=at(50)), now=at(50))

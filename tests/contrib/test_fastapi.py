@@ -42,7 +42,7 @@ def sync_application(db: Database) -> FastAPI:
     @app.post("/{n}")
     def post(n: int, session: Session = Depends(session), orders: InSession = orders, log: InSession = log) -> Any:
         assert orders.session is log.session is session
-        ids = [orders.push(n), *orders.push_many([n, n], key_for=None)]
+        ids = [orders.push(n), *orders.push_many([n, n], unique_for=None)]
         log.push({"n": n})
         if n % 2:
             raise HTTPException(409)

@@ -33,7 +33,7 @@ class Attack:
         mine = client(program.url)
         attributes = {"FifoQueue": "true", "VisibilityTimeout": str(VISIBILITY)}
         self.url = mine.create_queue(QueueName="windows.fifo", Attributes=attributes)["QueueUrl"]
-        place.open().queue("windows.fifo").alter(key_for=WINDOW)
+        place.open().queue("windows.fifo").alter(unique_for=WINDOW)
         self.acknowledged: set[str] = set()
         for number in range(4):  # until the endpoint has seen it, too, which looks once a second
             options = {"MessageBody": "x", "MessageGroupId": "first", "MessageDeduplicationId": f"first-{number}"}

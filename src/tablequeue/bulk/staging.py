@@ -118,7 +118,7 @@ def publish(
     check_text(producer or context.who, "producer")
     if writer is not None:
         check_text(writer, "writer")
-    if queue.definition.key_for and any(one.keyed for one in staged):
+    if queue.definition.unique_for and any(one.keyed for one in staged):
         raise BadInput(
             f"The keys of {queue.name!r} stay taken for a time, which writes of many processes cannot take.",
             "Leave the keys out, or write by push_many.",

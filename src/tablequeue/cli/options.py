@@ -191,8 +191,8 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "expires": click.option(
         "--expires", type=Seconds(), help="Seconds after its push at which a waiting message expires.  [default: never]"
     ),
-    "key_for": click.option(
-        "--key-for",
+    "unique_for": click.option(
+        "--unique-for",
         type=Seconds(),
         help="Seconds after its push for which a key stays taken, finished or not.  [default: until it is finished]",
     ),
@@ -227,7 +227,7 @@ OPTIONS: Mapping[Kind, tuple[str, ...]] = {
         "delivery",
         "dead_letter_to",
         "expires",
-        "key_for",
+        "unique_for",
         "results",
         "batches",
         *_LIMITS,
@@ -265,7 +265,7 @@ _OFF: Mapping[str, Any] = {
     "concurrency": None,
     "rate": None,
     "expires": None,
-    "key_for": None,
+    "unique_for": None,
     "results": False,
 }
 
@@ -274,7 +274,7 @@ def alter_options(command: F) -> F:
     """Add the options of `queue alter`: those of a definition that can be altered, without defaults."""
     off = click.Choice([name.replace("_", "-") for name in _OFF])
     command = click.option("--off", type=off, multiple=True, help="Switch this off. May be repeated.")(command)
-    alterable = (*_RETRIES, "history", "dead_letter_to", "expires", "key_for", "results", *_LIMITS)
+    alterable = (*_RETRIES, "history", "dead_letter_to", "expires", "unique_for", "results", *_LIMITS)
     for name in reversed(alterable):
         command = _OPTIONS[name](command)
         option = command.__click_params__[-1]  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ LACKING = {
     "priority": "priority",
     "key": "deduplication key",
     "expires": "expiry",
-    "key_for": "deduplication key",
+    "unique_for": "deduplication key",
 }
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
@@ -52,7 +52,9 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.option("--priority", type=int, help="Higher numbers first, in a queue of that order.  [default: 0]")
 @click.option("--group", help="Its group, in a queue with groups.")
 @click.option("--key", help="Its deduplication key, unique among the live messages of the queue.")
-@click.option("--key-for", type=Seconds(), help="Seconds for which its key stays taken, in a queue with --key-for.")
+@click.option(
+    "--unique-for", type=Seconds(), help="Seconds for which its key stays taken, in a queue with --unique-for."
+)
 @click.option(
     "--on-conflict",
     type=click.Choice(ON_CONFLICT),

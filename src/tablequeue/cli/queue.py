@@ -26,7 +26,7 @@ from tablequeue.verbs.readable import notes_of
 # What CreateQueue of the SQS endpoint makes of the name of a FIFO queue.
 FIFO: Mapping[str, Any] = {
     "groups": True,
-    "key_for": 300.0,
+    "unique_for": 300.0,
     "payload": "text",
     "history": "none",
     "lease": 30.0,
@@ -53,7 +53,7 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
     --create-schema.
 
     A NAME that ends with .fifo makes what the SQS endpoint calls a FIFO queue: an option that is not given has the
-    value that a client's CreateQueue would give it, as --groups, --key-for 300 and --payload text.
+    value that a client's CreateQueue would give it, as --groups, --unique-for 300 and --payload text.
     """
     if name.endswith(".fifo"):
         given = click.get_current_context().get_parameter_source

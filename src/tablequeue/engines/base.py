@@ -485,7 +485,7 @@ class EngineBase(ABC):
             "ring": f"{queue}{PART}ring",
             "keys": f"{queue}{PART}keys",
             "results": f"{queue}{PART}results",
-            "key_for": repr(definition.key_for),
+            "unique_for": repr(definition.unique_for),
             # The columns of a push that only some queues have. Of a queue with batches: the value of a push, and what a
             # completion returns besides.
             "extra": expiry["expires_at"] + (", batch_id" if definition.batches else ""),

@@ -61,7 +61,7 @@ CREATE = {
     "create_heads": "grouped",
     "create_history": "keep",
     "create_results": "results",
-    "create_keys": "key_for",
+    "create_keys": "unique_for",
     "create_expiry": "expires",
     "create_expired": "expires keep",
     "create_ranges": "subscription",

@@ -71,7 +71,7 @@ class Params(TypedDict, total=False):
     key: str | None
     keys: Any
     """Deduplication keys: a list. Some engines send it as JSON."""
-    key_for: float | None
+    unique_for: float | None
     """Seconds that the key of the message stays taken; None: those of the queue."""
     taken: str
     """Keys with their seconds, or with the ids of messages, as JSON."""

@@ -38,9 +38,11 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
-FEATURES = ("expires", "key_for", "results", "batches")
+FEATURES = ("expires", "unique_for", "results", "batches")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
-_DURATIONS = ("expires", "key_for")
+_DURATIONS = ("expires", "unique_for")
+# Options whose names in the entries of the catalogue were others until schema version 6.
+FORMER_NAMES = {"key_for": "unique_for"}
 MOST_CONCURRENT = 10_000
 """The highest limit of messages in progress: a claim looks at a row for each."""
 LARGEST_LABELS = 40_000
@@ -69,7 +71,7 @@ class Definition:
     per_group: int | None = None
     group_rate: Rate | None = None
     expires: float | None = None
-    key_for: float | None = None
+    unique_for: float | None = None
     results: bool = False
     batches: bool = False
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -291,6 +293,7 @@ class Definition:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
+        values = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
         rates = {name: Rate(**values[name]) for name in ("rate", "group_rate") if values.get(name)}
         return cls(**{**values, "backoff": Backoff(**values["backoff"]), **rates})
 

@@ -54,7 +54,7 @@ class NewMessage:
     key: str | None = None
     headers: Mapping[str, Any] | None = None
     expires: Duration | None = None
-    key_for: Duration | None = None
+    unique_for: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

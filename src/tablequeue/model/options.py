@@ -44,7 +44,7 @@ class QueueOptions(TypedDict, total=False):
     per_group: int | None
     group_rate: Rate | None
     expires: Duration | None
-    key_for: Duration | None
+    unique_for: Duration | None
     results: bool
     batches: bool
     labels: Mapping[str, str]
@@ -61,6 +61,6 @@ class AlterOptions(TypedDict, total=False):
     concurrency: int | None
     rate: Rate | None
     expires: Duration | None
-    key_for: Duration | None
+    unique_for: Duration | None
     results: bool
     labels: Mapping[str, str | None]

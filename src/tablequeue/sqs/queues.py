@@ -176,7 +176,7 @@ async def _made(call: Call, name: str, fifo: bool, set: Mapping[str, str], new_t
         **{f"{TAG}{key}": text for key, text in new_tags.items()},
     }
     if fifo:
-        options |= {"groups": True, "key_for": KEYS_FOR}
+        options |= {"groups": True, "unique_for": KEYS_FOR}
     else:
         options["groups"] = "fair"
     try:

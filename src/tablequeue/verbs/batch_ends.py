@@ -152,7 +152,7 @@ def _pushed(
         "delay": 0 if definition.order == "due" else None,
         "due": None,
         "expires": None,
-        "key_for": None,
+        "unique_for": None,
         "priority": 0,
         "group": "" if definition.strict else None,
         "key": None,

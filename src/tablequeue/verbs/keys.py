@@ -1,4 +1,4 @@
-"""Keys that stay taken for a time after the push, finished or not: `key_for`."""
+"""Keys that stay taken for a time after the push, finished or not: `unique_for`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def push_each(
     first = {row["key"]: place for place, row in reversed([*enumerate(rows)]) if row["key"] is not None}
     token = secrets.token_hex(16)
     # Sorted, so that two transactions that take the same keys wait for each other and do not deadlock.
-    wanted = _dump((key, rows[first[key]]["key_for"]) for key in sorted(filter(None, first)))
+    wanted = _dump((key, rows[first[key]]["unique_for"]) for key in sorted(filter(None, first)))
     asked = params | {"token": token, "taken": wanted}
     taken = messages.take_keys(cursor, table, asked) if first else set()
     # Asked for only where a key was not free, so a push of a new key costs no statement more.
@@ -40,7 +40,7 @@ def push_each(
     for place, id in zip(places, pushed, strict=True):
         ids[place] = id
     if taken:
-        named = _dump((key, ids[place := first[key]], rows[place]["key_for"]) for key in sorted(taken))
+        named = _dump((key, ids[place := first[key]], rows[place]["unique_for"]) for key in sorted(taken))
         messages.name_keys(cursor, table, params | {"taken": named})
     return ids
 
@@ -61,7 +61,7 @@ def name(context: Context, cursor: Cursor, table: Table, params: Params, ids: Ma
 def find(context: Context, cursor: Cursor, table: Table, params: Params, keys: Sequence[str]) -> dict[str, int]:
     """Return the keys that are taken, with the ids of the messages that have or had them."""
     there = context.messages.find_keys(cursor, table, {"keys": keys})
-    if table.definition.key_for:
+    if table.definition.unique_for:
         wanted = params | {"taken": _dump((key,) for key in keys)}
         there = context.messages.taken_keys(cursor, table, wanted) | there
     return there

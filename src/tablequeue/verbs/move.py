@@ -43,7 +43,7 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
     target.source = context.table
     if which is not ALL and not callable(which):
         ids = whole_ids(which)
-        own = _keys(context, ids) if to.table.definition.key_for else {}
+        own = _keys(context, ids) if to.table.definition.unique_for else {}
         return _move(context, to, target, ids, own, now, whole=True)
     moved: dict[int, int] = {}
     for batch in in_batches(context, *(MOVED if state is None else (state,))):
@@ -80,7 +80,7 @@ def _move(
     """
 
     def run(cursor: Any, target: Table, params: Params) -> dict[int, int]:
-        wanted = sorted(own.values()) if target.definition.key_for else []
+        wanted = sorted(own.values()) if target.definition.unique_for else []
         taken = keys.take(to, cursor, target, params, wanted)
         old, new = to.messages.move(cursor, target, params)
         if whole and (rest := sorted({*ids} - {*old})):

@@ -239,7 +239,7 @@ def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: d
             _note(to, cursor, target, stay, come)
         if not free:
             return come, {}, stay
-        taking = sorted(row["key"] for row in free if row["key"]) if definition.key_for else []
+        taking = sorted(row["key"] for row in free if row["key"]) if definition.unique_for else []
         if len(keys.take(to, cursor, target, params, taking)) < len(taking):
             raise _KeysTaken
         # With ids below zero, in the same order: the target may be a source too, and have messages of its own aside.

@@ -37,7 +37,7 @@ class Options(NamedTuple):
     group: str | None
     headers: Mapping[str, Any] | None
     expires: Duration | None = None
-    key_for: Duration | None = None
+    unique_for: Duration | None = None
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def push(
         params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
     else:
         params = _call(context, now) | _row(context, payload, options, key)
-    if key is not None and context.table.definition.key_for:
+    if key is not None and context.table.definition.unique_for:
         (id,) = _push_each(context, params, [params], on_conflict, connection)
         promote_after(context, now, connection)
         return id
@@ -169,7 +169,7 @@ def pushing(
     """Return the operation that pushes rows: it returns their ids, and how many were pushed."""
 
     def push_rows(cursor: Cursor, table: Table, rows: list[Params]) -> list[int | None]:
-        if table.definition.key_for:
+        if table.definition.unique_for:
             return keys.push_each(context, cursor, table, params, rows, renew=on_conflict == "renew")
         return context.messages.push_each(cursor, table, params | {"rows": rows})
 
@@ -228,7 +228,7 @@ def _row(context: Context, payload: Any, options: Options, key: str | None) -> P
 
 
 def _options(context: Context, options: Options) -> Params:
-    delay, due, priority, group, headers, expires, key_for = options
+    delay, due, priority, group, headers, expires, unique_for = options
     headers = telemetry.carried(headers)
     definition = context.table.definition
     if definition.kind == "topic" and (delay is not None or due is not None):
@@ -242,10 +242,10 @@ def _options(context: Context, options: Options) -> Params:
             f"The messages of the {definition.kind} {context.table.name!r} do not expire.",
             "Leave expires out, or create a queue with expires, the seconds of a message without seconds of its own.",
         )
-    if key_for is not None and definition.key_for is None:
+    if unique_for is not None and definition.unique_for is None:
         raise BadInput(
             f"The keys of the {definition.kind} {context.table.name!r} are taken until their messages are finished.",
-            "Leave key_for out, or create a queue with key_for, the seconds of a key without seconds of its own.",
+            "Leave unique_for out, or create a queue with unique_for, the seconds of a key without seconds of its own.",
         )
     if definition.order == "due" and delay is None and due is None:
         delay = 0
@@ -254,7 +254,7 @@ def _options(context: Context, options: Options) -> Params:
         "delay": None if delay is None else seconds(delay, "delay"),
         "due": None if due is None else context.time(due, "due"),
         "expires": None if expires is None else positive(expires, "expires"),
-        "key_for": None if key_for is None else positive(key_for, "key_for"),
+        "unique_for": None if unique_for is None else positive(unique_for, "unique_for"),
         "priority": 0 if priority is None else priority,
         "group": "" if definition.strict else None if group is None else check_text(group, "group"),
         "key": None,
@@ -271,7 +271,7 @@ def _merged(message: NewMessage, options: Options) -> Options:
         group=options.group if message.group is None else message.group,
         headers=options.headers if message.headers is None else message.headers,
         expires=options.expires if message.expires is None else message.expires,
-        key_for=options.key_for if message.key_for is None else message.key_for,
+        unique_for=options.unique_for if message.unique_for is None else message.unique_for,
     )
 
 

@@ -28,7 +28,7 @@ def keep_up(context: Context, now: datetime | None, connection: Connection | Non
         # First, so that the claims of other threads do not do it too.
         table.next_sweep = monotonic() + SWEEP_EVERY
         moved = sweep(context, now, connection)
-        if table.definition.key_for and connection is None:
+        if table.definition.unique_for and connection is None:
             moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
         if table.definition.group_rate and connection is None:
             moved += context.run(context.messages.forget_rates, {"n": SWEEP_SIZE, "now": context.time(now)})

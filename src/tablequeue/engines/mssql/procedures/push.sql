@@ -90,7 +90,7 @@ begin
         -- [ungrouped]
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
         -- [end]
-        -- [key_for]
+        -- [unique_for]
         if @p_key is not null
             throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
         -- [end]
@@ -369,7 +369,7 @@ begin
         if exists (select 1 from @given where group_key is not null)
             throw 51001, N'The queue has no groups. Leave the group out.', 1;
         -- [end]
-        -- [key_for]
+        -- [unique_for]
         if exists (select 1 from @given where dedup_key is not null)
             throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
         -- [end]

@@ -22,7 +22,7 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @now datetime2(6) = {now};
 declare @free table (dedup_key varbinary(1020) not null primary key, seconds float not null);
 insert into @free (dedup_key, seconds)
-select given.dedup_key, coalesce(cast(json_value(entry.value, '$[1]') as float), {key_for})
+select given.dedup_key, coalesce(cast(json_value(entry.value, '$[1]') as float), {unique_for})
 from openjson(@taken) as entry
 cross apply (
     select convert(varbinary(1020), convert(nvarchar(510), json_value(entry.value, '$[0]'))) as dedup_key
@@ -79,7 +79,7 @@ cross apply (
     select
         convert(varbinary(1020), convert(nvarchar(510), json_value(entry.value, '$[0]'))) as dedup_key,
         cast(json_value(entry.value, '$[1]') as bigint) as id,
-        coalesce(cast(json_value(entry.value, '$[2]') as float), {key_for}) as seconds
+        coalesce(cast(json_value(entry.value, '$[2]') as float), {unique_for}) as seconds
 ) as given
 inner join {keys} as taken with (rowlock) on taken.dedup_key = given.dedup_key
 left join {queue} as message with (forceseek) on message.id = given.id

@@ -59,7 +59,7 @@ begin
         when p_group is not null then
             'The queue has no groups. Leave the group out.'
         -- [end]
-        -- [key_for]
+        -- [unique_for]
         when p_key is not null then
             'The keys of this queue stay taken for a time, which no procedure notes. Leave the key out.'
         -- [end]

@@ -15,7 +15,7 @@ from {queue} force index ({table}__key) where dedup_key in :keys lock in share m
 -- In one transaction with the push: a crash takes none.
 insert into {keys} (dedup_key, token, taken_until)
 select
-    cast(given.dedup_key as binary), :token, {now} + interval coalesce(given.seconds, {key_for}) second
+    cast(given.dedup_key as binary), :token, {now} + interval coalesce(given.seconds, {unique_for}) second
 from json_table(:taken, '$[*]' columns (
     dedup_key varchar(255) character set utf8mb4 path '$[0]', seconds double path '$[1]'
 )) as given
@@ -55,7 +55,7 @@ left join {queue} as message on message.id = given.id
 set taken.id = given.id,
     taken.taken_until = greatest(
         taken.taken_until,
-        coalesce(message.pushed_at + interval coalesce(given.seconds, {key_for}) second, taken.taken_until)
+        coalesce(message.pushed_at + interval coalesce(given.seconds, {unique_for}) second, taken.taken_until)
     );
 delete taken
 from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given

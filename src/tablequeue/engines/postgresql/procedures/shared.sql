@@ -34,7 +34,7 @@ create or replace function {queue}_check(
             -- [end]
             when char_length(p_group) not between 1 and 255 then
                 array['The group is of ' || char_length(p_group) || ' characters.', 'Give 1 to 255 characters.']
-            -- [key_for]
+            -- [unique_for]
             when p_key is not null then
                 array['The keys of this queue stay taken for a time, which no procedure notes.', 'Leave the key out.']
             -- [end]

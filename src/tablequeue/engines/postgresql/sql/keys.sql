@@ -12,7 +12,7 @@ select dedup_key, id from {queue} where dedup_key = any(cast(:keys as text[]));
 insert into {keys} as taken (dedup_key, token, taken_until)
 select
     given ->> 0, cast(:token as uuid),
-    {now} + coalesce(cast(given ->> 1 as float8), {key_for}) * interval '1 second'
+    {now} + coalesce(cast(given ->> 1 as float8), {unique_for}) * interval '1 second'
 from jsonb_array_elements(cast(:taken as jsonb)) as given
 where not exists (select from {queue} as there where there.dedup_key = given ->> 0)
 order by given ->> 0

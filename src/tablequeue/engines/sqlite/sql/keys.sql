@@ -12,7 +12,7 @@ select dedup_key, id from {queue} where dedup_key in (select value from json_eac
 insert into {keys} (dedup_key, token, taken_until)
 select
     json_extract(value, '$[0]'), :token,
-    {now} + cast(coalesce(json_extract(value, '$[1]'), {key_for}) * 1000000 as integer)
+    {now} + cast(coalesce(json_extract(value, '$[1]'), {unique_for}) * 1000000 as integer)
 from json_each(:taken)
 where not exists (select 1 from {queue} as there where there.dedup_key = json_extract(value, '$[0]'))
 on conflict (dedup_key) do update

@@ -13,7 +13,7 @@ import pytest
 from tablequeue import Database, NewMessage, Queue
 from tablequeue.bulk import staging
 from tablequeue.errors import BadInput, DuplicateKey
-from tests.checks import await_a_wait, check_key_for
+from tests.checks import await_a_wait, check_unique_for
 from tests.servers import Kind, Place, only
 from tests.support import at, claimed, design_group, found, ids_of, refuses
 
@@ -22,12 +22,12 @@ pytestmark = [pytest.mark.quick, pytest.mark.variants("newer")]
 
 @pytest.fixture
 def queue(db: Database) -> Queue:
-    return db.create_queue("work", key_for=300)
+    return db.create_queue("work", unique_for=300)
 
 
 def test_a_key_stays_taken_after_its_message_is_finished(db: Database, options: dict[str, Any]) -> None:
-    queue = db.create_queue("work", **options, key_for=300)
-    check_key_for(queue, **design_group(queue, "a"))
+    queue = db.create_queue("work", **options, unique_for=300)
+    check_unique_for(queue, **design_group(queue, "a"))
 
 
 def test_raise_skip_return(queue: Queue) -> None:
@@ -45,7 +45,7 @@ def test_raise_skip_return(queue: Queue) -> None:
 def test_the_time_of_a_key_begins_with_the_push(queue: Queue, place: Place) -> None:
     """Each statement has a time of its own, and the key is taken one statement before the message is inserted."""
     for key, seconds in (("a", None), ("b", 2.5)):
-        id = queue.push("x", key=key, key_for=seconds)
+        id = queue.push("x", key=key, unique_for=seconds)
         ends = f"select taken_until from {place.table('work')}__keys where id = {id}"  # noqa: S608 (our own words)
         ((until,),) = place.execute(ends)
         begins = found(queue, id).pushed_at
@@ -89,7 +89,7 @@ def test_renew_is_return_where_keys_have_no_time(db: Database) -> None:
 
 
 def test_of_renewals_of_one_key_at_once_one_wins(place: Place) -> None:
-    place.open().create_queue("work", key_for=300, groups=True)
+    place.open().create_queue("work", unique_for=300, groups=True)
     queues = [place.open().queue("work") for _ in range(4)]
     keys = [f"k{number}" for number in range(5)]
     old = queues[0].push_many([NewMessage(0, key=key, group="g") for key in keys], now=at(0))
@@ -109,9 +109,9 @@ def test_of_renewals_of_one_key_at_once_one_wins(place: Place) -> None:
 
 
 def test_each_message_may_have_its_own_time(queue: Queue) -> None:
-    queue.push(1, key="short", key_for=timedelta(seconds=10), now=at(0))
-    messages = [NewMessage(2, key="long", key_for=1000), NewMessage(3, key="usual"), NewMessage(4)]
-    queue.push_many(messages, key_for=20, now=at(0))
+    queue.push(1, key="short", unique_for=timedelta(seconds=10), now=at(0))
+    messages = [NewMessage(2, key="long", unique_for=1000), NewMessage(3, key="usual"), NewMessage(4)]
+    queue.push_many(messages, unique_for=20, now=at(0))
     queue.purge()
 
     def free(seconds: float) -> list[str]:
@@ -150,7 +150,7 @@ def test_a_rollback_frees_the_key(queue: Queue, db: Database) -> None:
 
 
 def test_of_pushes_of_one_key_at_once_one_wins(place: Place) -> None:
-    place.open().create_queue("work", key_for=300)
+    place.open().create_queue("work", unique_for=300)
     queues = [place.open().queue("work") for _ in range(4)]
     together = Barrier(len(queues))
 
@@ -168,7 +168,7 @@ def test_a_push_waits_for_a_transaction_that_takes_its_key(place: Place, kind: K
     if kind.blocked is None:
         pytest.skip("the server cannot be asked which sessions wait")
     database = place.open()
-    queue = database.create_queue("work", key_for=300)
+    queue = database.create_queue("work", unique_for=300)
     for commits in (True, False):
         key = f"k{commits}"
         with ThreadPoolExecutor(1) as thread, database.engine.connect() as connection:
@@ -194,8 +194,8 @@ def test_keys_whose_time_is_over_are_deleted(queue: Queue) -> None:
 
 def test_what_a_queue_cannot_do_is_refused(db: Database, queue: Queue) -> None:
     plain = db.create_queue("plain")
-    assert "until their messages are finished" in refuses(BadInput, plain.push, 1, key="k", key_for=60).cause
-    refuses(BadInput, queue.push, 1, key="k", key_for=0)
+    assert "until their messages are finished" in refuses(BadInput, plain.push, 1, key="k", unique_for=60).cause
+    refuses(BadInput, queue.push, 1, key="k", unique_for=0)
     staging.prepare(queue)
     batch = pa.RecordBatch.from_pydict({"payload": ["1"], "key": ["k"]})
     staged = staging.stage(queue, "0" * 32, "1" * 32, 0, [batch])
@@ -207,4 +207,4 @@ def test_its_table_goes_with_the_queue(db: Database, queue: Queue) -> None:
     assert db.doctor("work") == db.doctor("work")
     assert not [finding for finding in db.doctor("work") if "index" in finding.cause]
     queue.drop()
-    assert db.create_queue("work", key_for=300).push(1, key="k")
+    assert db.create_queue("work", unique_for=300).push(1, key="k")
