@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tablequeue import BatchProgress, Claim, Database, NewMessage, Queue
+from tablequeue.errors import BatchNotFound
 from tests.crashes import Steps, open_stepping, standing_at
 from tests.servers import Place
 from tests.support import at, claimed, design_group
@@ -202,3 +203,27 @@ def stop_in_an_act(place: Place, name: str, queue: str, number: int, pipe: Conne
     """Run an act up to this step, report it, and stay there until killed."""
     steps = Steps(standing_at(number, pipe))
     go_through(ACTS[name], open_stepping(place, steps).queue(queue), steps)
+
+
+def check_forgotten(database: Database) -> None:
+    """Sweeps of a queue with a retention, and `purge_history`, forget batches that have ended, and no others."""
+    queue = database.create_queue("work", payload="text", batches=True, history=3600)
+    with queue.batch(now=at(0)) as long_ended, queue.batch(now=at(5000)) as ended, queue.batch(now=at(0)) as still_open:
+        still_open.push("a")
+    assert [batch.id for batch in queue.batches()] == [still_open.id]
+    queue.context.table.next_purge = 0
+    claimed(queue, now=at(7000))
+    assert not is_there(database, long_ended.id)
+    assert is_there(database, ended.id)
+    assert is_there(database, still_open.id)
+    queue.purge_history(0, now=at(20_000))
+    assert not is_there(database, ended.id)
+    assert is_there(database, still_open.id)
+
+
+def is_there(database: Database, id: int) -> bool:
+    try:
+        database.batch(id)
+    except BatchNotFound:
+        return False
+    return True

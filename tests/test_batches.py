@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Database, Queue
+from tablequeue.errors import BatchNotFound
 from tablequeue.verbs.batch_ends import settle
 from tests import batches
 from tests.batches import (
@@ -27,7 +28,7 @@ from tests.checks import await_a_wait
 from tests.crashes import Steps, open_stepping
 from tests.crowd import answer, started
 from tests.servers import Kind, Place, only
-from tests.support import at, claimed, counts, rewritten
+from tests.support import at, claimed, counts, refuses, rewritten
 
 on_engines = only(*ENGINES)
 
@@ -72,6 +73,35 @@ def test_a_process_killed_at_any_step_leaves_one_callback(place: Place, name: st
             assert number < len(words)
         else:
             assert ended == Counter(ended=1, failed=ACTS[name].failed), words[number - 1]
+
+
+# -- what has ended is forgotten ---------------------------------------------------------------------------------------
+
+
+@on_engines
+def test_no_count_of_a_forgotten_batch_stays(place: Place, db: Database) -> None:
+    queue = db.create_queue("work", payload="text", batches=True)
+    with queue.batch(on_dead="continue", now=at(0)) as batch:
+        batch.push("a")
+    claimed(queue, now=at(0)).fail("no", retry=False, now=at(0))
+    assert queue.pop(now=at(1)) is None
+    queue.cancel([message.id for message in queue.dead()])  # a count for a batch that has ended
+    queue.purge_history(0, now=at(2))
+    refuses(BatchNotFound, db.batch, batch.id)
+    counts_table = place.table("x").replace("tq_x", "tq__batch_counts")
+    assert place.execute(f"select batch_id from {counts_table}") == []  # noqa: S608
+
+
+@on_engines
+def test_without_a_history_an_ended_batch_is_there_for_a_day(db: Database) -> None:
+    queue = db.create_queue("work", payload="text", batches=True, history="none")
+    with queue.batch(now=at(0)) as batch:
+        pass
+    for seconds in (86_000, 86_401):
+        assert db.batch(batch.id).progress().total == 0
+        queue.context.table.next_purge = 0
+        assert queue.pop(now=at(seconds)) is None
+    refuses(BatchNotFound, db.batch, batch.id)
 
 
 # -- two at once -------------------------------------------------------------------------------------------------------
@@ -133,6 +163,14 @@ MUTANTS: dict[str, tuple[dict[str, Callable[[str], str]], Callable[[Database], N
     "a message that leaves uncounted": (
         {"create_batches": replaced(r"values \(old.batch_id, 0, 1\)", "values (old.batch_id, 0, 0)")},
         batches.check_withdrawn,
+    ),
+    "an open batch that is forgotten": (
+        {"forget_batches": replaced("ended_at <=", "opened_at <=")},
+        batches.check_forgotten,
+    ),
+    "a batch that is never forgotten": (
+        {"forget_batches": replaced("ended_at <=", "opened_at is null and ended_at <=")},
+        batches.check_forgotten,
     ),
     "a message that is added uncounted": ({"count_batch": replaced(":pushed", "0")}, batches.check_added),
 }

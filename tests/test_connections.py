@@ -89,6 +89,7 @@ VERBS: dict[str, Verb] = {
     "Queue.push_many": lambda scene: scene.queue.push_many("xyz"),
     "Queue.batch": Scene.push_batch,
     "Queue.batch_of": Scene.push_more,
+    "Queue.batches": lambda scene: scene.batches.batches(),
     "Batch.progress": lambda scene: scene.batch.progress(),
     "Batch.cancel": lambda scene: scene.batch.cancel(),
     "Consumer.pop": lambda scene: Consumer.pop(scene.queue),

@@ -14,7 +14,7 @@ import tablequeue
 from tablequeue import ALL, Database, NewMessage
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
-from tablequeue.errors import QueueDiffers, SchemaTooNew, SchemaTooOld
+from tablequeue.errors import BatchNotFound, QueueDiffers, SchemaTooNew, SchemaTooOld
 from tablequeue.model.message import Claim
 from tablequeue.verbs import schedule
 from tests.servers import Kind, Place
@@ -65,22 +65,22 @@ PACK_5 = "4ef87bc81c33763de4249c1bc5ae316f"
 
 HELD_6 = {
     "sqlite": {
-        "work": "be5f9755fff0120c6c85f92f1aa5d96e",
-        "packed": "abb787b5c44cd4fe6eb08eeb69e19ec1",
-        "mail": "7a056c34973df4ebb45442ebf5a0e803",
-        "range": "e8412269366ee865c588ed13994970f0",
+        "work": "9d28d9634899b1a8e7b5a2e78414e9b6",
+        "packed": "8f2a109d7344de850efbf856e48d61e4",
+        "mail": "6f8e9ab28eafe48cf07800f84c446bea",
+        "range": "24fbe4f050290dcd8c62e3a322b9c87c",
     },
     "postgresql": {
-        "work": "bd043bd2c19dc829c3dcb4b66fbaf131",
-        "packed": "990cadf580a9419014b8acc09f5e08b3",
-        "mail": "0c6208a812a23c891110a639e26a964a",
-        "range": "5dd469d9654d62a0137ebdb1639f4ffc",
+        "work": "b1abbd6dc13004e991a315cf6753ba96",
+        "packed": "2c505adb6548b17788536aec0a7d866e",
+        "mail": "88eb2faa9e2db7c9a2252a6245806582",
+        "range": "f1fe951d570f5dfc5dbb0321314212af",
     },
     "mariadb": {
-        "work": "7a23452110485b484c780b045b1fcc96",
-        "packed": "5763d9d57056475ffbf43d74944d0313",
-        "mail": "53bfd5dcc0f256ebceb4983dd2a3f8a6",
-        "range": "aff45605e1451acbfa0ae840c24f783c",
+        "work": "ec75abce9dfe0d5ad1319df7441c567c",
+        "packed": "4033ffaf5605bb9bf773865e3fe88d14",
+        "mail": "3c0da3874cda1332e41a17a4d5650bca",
+        "range": "ad5084f37f6b0f75735584d94a17ecd3",
     },
 }
 
@@ -126,7 +126,7 @@ def sixth(place: Place, kind: Kind) -> Place:
     """A place of version 6, in which PostgreSQL had a claim of many messages in one row, a *pack*.
 
     `packed` has one of six messages and a ready one; the lease of all six of `lapsed` has expired. `work` has a message
-    in progress; `events/mail` seven detached messages and two of a range in progress.
+    in progress; `events/mail` seven detached messages and two of a range in progress; `batched` an open batch.
     """
     return filled(place, kind, 6)
 
@@ -411,6 +411,12 @@ def test_messages_in_packs_of_version_6_are_rows(sixth: Place, kind: Kind) -> No
     work = database.queue("work")
     Claim.of(work, 2, held["work"]).complete()
     assert counts(work) == {"ready": 1, "dead": 1, "finished": 2}
+    batched = database.queue("batched")
+    (opened,) = batched.batches()
+    batched.complete(claimed(batched))
+    assert (opened.progress().finished, batched.batches()) == (2, [])
+    batched.purge_history(0)
+    refuses(BatchNotFound, database.batch, opened.id)
     mail = database.subscription("events/mail")
     mail.complete_many(Claim.of(mail, id, held["mail"]) for id in range(1, 8))
     mail.complete_many(Claim.of(mail, id, held["range"]) for id in (9, 10))

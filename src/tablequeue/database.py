@@ -157,7 +157,7 @@ class Database:
     def batch(self, id: int) -> Batch:
         """Open a batch that was pushed, by the id that it had then; `BatchNotFound` if there is none.
 
-        A batch is there, ended or not, until its queue is dropped.
+        A batch that has ended is there as long as the history of its queue; without a history, for a day.
         """
         return batches.find(self._runner, id, self._who)
 

@@ -13,9 +13,9 @@ from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, Message
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import WAITING_STATES, LiveState
-from tablequeue.verbs import claim, inspect, maintain, move, push
+from tablequeue.verbs import batches, claim, inspect, maintain, move, push
 from tablequeue.verbs import results as kept
-from tablequeue.verbs.batches import Callback, MoreOfBatch, NewBatch, OpenBatch
+from tablequeue.verbs.batches import Batch, Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
@@ -204,6 +204,10 @@ class Queue(Consumer):
         yield batch
         batch.finish(connection)
 
+    def batches(self, n: int = 100, *, after: int = 0) -> list[Batch]:
+        """Return the first `n` open batches with ids above `after`, by id. `BadInput` for a queue without batches."""
+        return batches.of_queue(self.context, n, after)
+
     # -- consuming -----------------------------------------------------------------------------------------------------
 
     def pop(
@@ -337,8 +341,7 @@ class Queue(Consumer):
     def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
-        in_progress   also those in progress: their consumers get `LeaseLost`. Those of a claim of hundreds that
-                      PostgreSQL keeps as one row stay.
+        in_progress   also those in progress: their consumers get `LeaseLost`.
 
         Dead letters and the history stay. A crash keeps what was deleted before it.
         """

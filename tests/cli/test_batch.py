@@ -33,6 +33,22 @@ def test_show_and_cancel(run: Run, db: Database) -> None:
     assert lines(run("batch", "cancel", batch.id, "--json")) == [{"batch": batch.id, "cancelled": 0}]
 
 
+def test_a_list_has_the_open_batches(run: Run, db: Database) -> None:
+    reports = db.create_queue("reports", batches=True)
+    ids = []
+    for payloads in ("ab", "c", ""):
+        with reports.batch() as batch:
+            batch.push_many(payloads)
+        ids.append(batch.id)
+    claimed(reports).complete()
+    shown = lines(run("batch", "list", "reports", "--json"))
+    assert [(one["batch"], one["total"], one["waiting"]) for one in shown] == [(ids[0], 2, 1), (ids[1], 1, 1)]
+    assert lines(run("batch", "list", "reports", "--after", ids[0], "-n", 1, "--json")) == shown[1:]
+    assert f"{ids[1]}" in run("batch", "list", "reports").stdout
+    db.create_queue("plain")
+    assert "has no batches" in run("batch", "list", "plain", code=1).stderr
+
+
 def test_a_batch_that_is_not_there(run: Run, db: Database) -> None:
     db.create_queue("reports", batches=True)
     for words in ("show", "cancel"):

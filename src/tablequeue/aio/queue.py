@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from tablequeue.aio.batch import AsyncBatch
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer, same
 from tablequeue.aio.wait import wake
 from tablequeue.model.batch import OnDead
@@ -63,6 +64,11 @@ class AsyncQueue(AsyncConsumer[Queue]):
         own = await self._threads.run(partial(MoreOfBatch, self._own.context, checked.claim, now))
         yield own
         await self._call(self._threads.run, own.finish, connection=connection)
+
+    async def batches(self, n: int = 100, *, after: int = 0) -> list[AsyncBatch]:
+        """Return the first `n` open batches with ids above `after`, by id; see `Queue.batches`."""
+        found = await self._threads.run(partial(self._own.batches, n, after=after))
+        return [AsyncBatch(one, self._threads) for one in found]
 
     # -- consuming -------------------------------------------------------------------------------------------------
 

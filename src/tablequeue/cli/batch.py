@@ -1,22 +1,44 @@
-"""`tablequeue batch`: the progress of a batch, and its end before its time."""
+"""`tablequeue batch`: the open batches of a queue, the progress of one, and its end before its time."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import click
 
 from tablequeue.cli.commands import Group, Settings
 from tablequeue.cli.messages import time_text
-from tablequeue.cli.options import ID
-from tablequeue.cli.output import print_fields, print_json
+from tablequeue.cli.options import COUNT, ID
+from tablequeue.cli.output import print_fields, print_json, print_table
+from tablequeue.verbs.batches import Batch
 
 TIMES = ("opened_at", "failed_at", "ended_at")
+COLUMNS = ("batch", "total", "waiting", "in_progress", "finished", "dead", "cancelled", "opened_at")
 
 
 @click.group(cls=Group)
 def batch() -> None:
     """Look at batches: messages with a callback when all of them are finished."""
+
+
+@batch.command(name="list")
+@click.argument("queue")
+@click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Maximum number of batches.")
+@click.option("--after", type=ID, default=0, help="Only batches with higher ids.")
+@click.pass_obj
+def list_(settings: Settings, queue: str, number: int, after: int) -> None:
+    """List the open batches of QUEUE by their ids, with the numbers of their messages."""
+    with settings.database() as database:
+        rows = [_values(one) for one in database.queue(queue).batches(number, after=after)]
+    if settings.json:
+        for values in rows:
+            print_json(values)
+    else:
+        print_table(
+            COLUMNS,
+            ([time_text(values[name]) if name in TIMES else values[name] for name in COLUMNS] for values in rows),
+        )
 
 
 @batch.command()
@@ -25,9 +47,7 @@ def batch() -> None:
 def show(settings: Settings, id: int) -> None:
     """Show how many messages of the batch ID wait, are in progress, finished, dead and cancelled."""
     with settings.database() as database:
-        found = database.batch(id)
-        progress = found.progress()
-    values = {"batch": id, "queue": found.queue, "total": progress.total, **dataclasses.asdict(progress)}
+        values = _values(database.batch(id))
     if settings.json:
         print_json(values)
     else:
@@ -49,3 +69,8 @@ def cancel(settings: Settings, id: int) -> None:
         print_json({"batch": id, "cancelled": cancelled})
     else:
         click.echo(f"{cancelled} cancelled or told to stop")
+
+
+def _values(batch: Batch) -> dict[str, Any]:
+    progress = batch.progress()
+    return {"batch": batch.id, "queue": batch.queue, "total": progress.total, **dataclasses.asdict(progress)}

@@ -54,3 +54,11 @@ class Batches(Part):
     def uncancelled(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Return up to `n` messages of the batch `id` that were not told to stop; dead letters if `dead` is 1."""
         return [row[0] for row in self._rows(cursor, table, "uncancelled", params)]
+
+    def forget_batches(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Forget up to `n` batches of the queue that ended at least `age` seconds ago. Return their number."""
+        cursor.execute(table.statement("forget_batches.ended"), params)
+        forgotten = cursor.rowcount
+        if forgotten:
+            self._run(cursor, table, "forget_batches.counts", {})
+        return forgotten

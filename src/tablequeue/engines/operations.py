@@ -103,7 +103,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_functions": "grouped",
         "create_range_functions": "subscription",
     },
-    7: {"upgrade_7": "states"},
+    7: {"upgrade_7": "states", "upgrade_7_batches": "batches"},
 }
 
 # What detaches messages from a range.
@@ -367,6 +367,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "end_batch": Operation(Effect.STEP),
     "batch_progress": Operation(Effect.READ),
     "uncancelled": Operation(Effect.READ),
+    "forget_batches": Operation(Effect.UPKEEP),
     # Moves between databases
     "waiting": Operation(Effect.STEP),
     "busy_groups": Operation(Effect.READ),

@@ -17,7 +17,7 @@ from tablequeue.model.message import Claim, checked_claims, checked_id, checked_
 from tablequeue.model.payload import CODECS
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import batch_ends, catalogue
-from tablequeue.verbs.context import Context
+from tablequeue.verbs.context import Context, count
 from tablequeue.verbs.finish import not_held
 from tablequeue.verbs.push import NOTHING, Encoded, encode, pushing
 from tablequeue.verbs.sweep import notify_ended, promote_after
@@ -182,6 +182,13 @@ class Batch:
         return cancelled
 
 
+def of_queue(context: Context, n: int, after: int) -> list[Batch]:
+    """Return up to `n` open batches of the queue with ids above `after`, lowest id first."""
+    _need_batches(context)
+    params: Params = {"after": checked_id(after), "n": count(n, "n")}
+    return [Batch(context, each.id) for each in context.run(context.engine.batches.open_batches, params)]
+
+
 def find(runner: Runner, id: int, who: str) -> Batch:
     """Return the batch of that id; `BatchNotFound` if there is none."""
     engine = runner.engine
@@ -201,7 +208,7 @@ def find(runner: Runner, id: int, who: str) -> Batch:
 
 
 def _not_found(id: int) -> BatchNotFound:
-    return BatchNotFound(f"There is no batch {id}.", "Give the id of a batch, of a queue that was not dropped.")
+    return BatchNotFound(f"There is no batch {id}.", "Give the id of a batch that is open, or ended a short time ago.")
 
 
 def _need_batches(context: Context) -> None:

@@ -35,9 +35,8 @@ def keep_up(context: Context, now: datetime | None, connection: Connection | Non
         if table.definition.concurrency is not None and connection is None:
             context.run(context.messages.close_slots, {})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
-        retention = table.definition.retention
-        if retention is not None and connection is None and monotonic() >= table.next_purge:
-            _purge_history(context, retention, now)
+        if connection is None and monotonic() >= table.next_purge:
+            _purge(context, now)
     except TablequeueError as refusal:
         return refusal
     table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
@@ -130,7 +129,13 @@ def _promoting(context: Context, now: datetime | None) -> Params:
     return {"n": SWEEP_SIZE, "now": context.time(now)}
 
 
-def _purge_history(context: Context, retention: float, now: datetime | None) -> None:
-    params: Params = {"age": retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.run(context.messages.purge_history, params)
+def _purge(context: Context, now: datetime | None) -> None:
+    """Shorten a history that has a retention, and forget batches that ended before it began."""
+    definition, deleted = context.table.definition, 0
+    if definition.retention is not None:
+        params: Params = {"age": definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
+        deleted = context.run(context.messages.purge_history, params)
+    kept = definition.retention if definition.keeps_history else batch_ends.KEPT_WITHOUT_HISTORY
+    if definition.batches and kept is not None:
+        batch_ends.forget(context, kept, now)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -22,7 +22,8 @@ create table if not exists {batches} (
     opened_at datetime(6) not null,
     failed_at datetime(6),
     ended_at datetime(6),
-    key open_in (open_in, id)
+    key open_in (open_in, id),
+    key ended (queue, ended_at)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: the batches';
 create table if not exists {batch_counts} (
@@ -137,3 +138,15 @@ where id = :id;
 select id from {queue}
 where batch_id = :id and cancelled_at is null and (state <> 'dead' or :dead = 1)
 limit :n;
+
+-- name: forget_batches
+-- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
+-- Index: ended; the counts, which are few, are read whole. Locks: the rows. A crash leaves some for the
+-- next time.
+-- name: forget_batches.ended
+delete from {batches}
+where queue = '{table}' and ended_at <= {now} - interval :age second
+order by ended_at
+limit :n;
+-- name: forget_batches.counts
+delete from {batch_counts} where batch_id not in (select id from {batches});

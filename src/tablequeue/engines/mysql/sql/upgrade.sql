@@ -47,6 +47,11 @@ alter table {queue} drop index {table}__front, add unique key {table}__front (fr
 alter table {history} add column outcome varchar(9) character set ascii collate ascii_bin after finished_at;
 -- [end]
 
+-- name: upgrade_7_batches
+-- From schema version 6 to 7: an index by which batches are forgotten that ended long ago.
+-- It commits by itself. An index that is there is passed over: another queue has made it, or a crash came.
+alter table {batches} add key ended (queue, ended_at);
+
 -- name: set_version
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update {catalogue} set schema_version = :schema_version where name = :name;

@@ -25,6 +25,7 @@ create table if not exists {batches} (
     ended_at timestamptz
 );
 create index if not exists tq__batches_open on {batches} (open_in, id) where open_in is not null;
+create index if not exists tq__batches_ended on {batches} (queue, ended_at);
 create table if not exists {batch_counts} (
     batch_id bigint not null,
     pushed bigint not null,
@@ -144,3 +145,18 @@ where id = :id;
 select id from {queue}
 where batch_id = :id and cancelled_at is null and (state <> 'dead' or :dead = 1)
 limit :n;
+
+-- name: forget_batches
+-- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
+-- Index: tq__batches_ended; the counts, which are few, are read whole. Locks: the rows. A crash leaves some for the
+-- next time.
+-- name: forget_batches.ended
+delete from {batches} where id = any(array(
+    select id from {batches}
+    where queue = '{table}' and ended_at <= {now} - cast(:age as float8) * interval '1 second'
+    order by ended_at
+    limit :n
+    for update skip locked
+));
+-- name: forget_batches.counts
+delete from {batch_counts} where batch_id not in (select id from {batches});

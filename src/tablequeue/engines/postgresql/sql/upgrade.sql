@@ -81,6 +81,11 @@ drop view if exists {queue}__packed;
 drop table if exists {queue}__packs;
 drop function if exists {queue}_unpack(uuid);
 
+-- name: upgrade_7_batches
+-- From schema version 6 to 7: an index by which batches are forgotten that ended long ago.
+-- In one transaction: a crash leaves version 6.
+create index if not exists tq__batches_ended on {batches} (queue, ended_at);
+
 -- name: set_version
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update {catalogue} set schema_version = :schema_version where name = :name;

@@ -73,6 +73,11 @@ drop trigger if exists {table}__left;
 -- Index: {table}__blocked. Locks: the database. Runs in one transaction: a crash leaves version 5.
 update {queue} set group_key = '', state = 'blocked' where state = 'blocked' and group_key is null;
 
+-- name: upgrade_7_batches
+-- From schema version 6 to 7: an index by which batches are forgotten that ended long ago.
+-- In one transaction: a crash leaves version 6.
+create index if not exists tq__batches_ended on {batches} (queue, ended_at);
+
 -- name: set_version
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update {catalogue} set schema_version = :schema_version where name = :name;
