@@ -215,8 +215,10 @@ class Consumer:
     ) -> datetime:
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
-        The lease of the queue if none is given. `LeaseLost`, and no change, if the claim is no longer held.
-        `BadInput` where delivery is at most once.
+        The lease of the queue if none is given. With 0 the lease is lost, and the message is ready when the call
+        returns; its attempt counts. With `connection=` it is ready after the next sweep that follows the commit, by a
+        claim of any consumer. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is
+        at most once.
         """
         (end,) = finish.extend(self.context, (message,), lease, now, connection)
         return end
@@ -239,7 +241,8 @@ class Consumer:
         """Have the lease on a message in progress, whoever holds it, end `lease` seconds from now; 0 ends it.
 
         For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
-        finished. False, and no change, if the message is not in progress. In a subscription: of detached messages.
+        finished. With 0 the message is ready when the call returns, as by `extend`. False, and no change, if the
+        message is not in progress. In a subscription: of detached messages.
         """
         return finish.extend_held(self.context, id, lease, now)
 

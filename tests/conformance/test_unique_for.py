@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
+from time import time
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +13,13 @@ import pytest
 
 from tablequeue import Database, NewMessage, Queue
 from tablequeue.bulk import staging
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, DuplicateKey
 from tests.checks import await_a_wait, check_unique_for
-from tests.servers import Kind, Place, only
+from tests.crashes import Steps, stepping
+from tests.servers import Kind, Place
 from tests.support import at, claimed, design_group, found, ids_of, refuses
+from tests.test_mutants import rewritten
 
 pytestmark = [pytest.mark.quick, pytest.mark.variants("newer")]
 
@@ -41,15 +45,33 @@ def test_raise_skip_return(queue: Queue) -> None:
     assert queue.push(3, key="k", on_conflict="return", now=at(301)) == second
 
 
-@only("mariadb", "mssql")
-def test_the_time_of_a_key_begins_with_the_push(queue: Queue, place: Place) -> None:
-    """Each statement has a time of its own, and the key is taken one statement before the message is inserted."""
+def begins_with_the_push(place: Place, engine: type[Engine]) -> None:
+    """A key is taken one statement before its message is inserted, and each statement has a time of its own."""
+
+    def tick(number: int, words: str) -> None:
+        now = time()
+        while time() < now + 0.001:  # the resolution of SQLite's clock
+            pass
+
+    steps = Steps(tick)
+    queue = place.open_with(stepping(engine, steps)).create_queue("work", key_for=300)
+    steps.armed = True
     for key, seconds in (("a", None), ("b", 2.5)):
         id = queue.push("x", key=key, unique_for=seconds)
         ends = f"select taken_until from {place.table('work')}__keys where id = {id}"  # noqa: S608 (our own words)
         ((until,),) = place.execute(ends)
         begins = found(queue, id).pushed_at
         assert queue.context.engine.load_time(until) >= begins + timedelta(seconds=seconds or 300)
+
+
+def test_the_time_of_a_key_begins_with_the_push(place: Place, kind: Kind) -> None:
+    begins_with_the_push(place, kind.engine_class)
+
+
+def test_a_key_whose_time_begins_before_the_push_is_detected(place: Place, kind: Kind) -> None:
+    mutant = rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.9", "name_keys")
+    with pytest.raises(AssertionError, match="timedelta"):
+        begins_with_the_push(place, mutant(kind.engine_class))
 
 
 def test_a_waiting_message_holds_its_key_beyond_that_time(queue: Queue) -> None:

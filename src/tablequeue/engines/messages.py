@@ -80,11 +80,11 @@ class Messages(Part):
         return cursor.rowcount
 
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`.
+        """Notify waiting consumers of what another statement did, if the database can do it: the others look soon.
 
-        `within` of `params`: whether that transaction is still open; if not given, whether the cursor is the caller's.
+        For an operation in a caller's transaction, see `Table.notifies_apart`. `within` of `params`: whether that
+        transaction is still open; if not given, whether the cursor is the caller's.
         """
-        raise NotImplementedError
 
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
         """Move those of `ids` that no consumer holds from `table.source` to this queue, with all that they have.

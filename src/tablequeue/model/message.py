@@ -270,8 +270,9 @@ class Claim:
     ) -> datetime:
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
-        The lease of the queue if none is given. `LeaseLost`, and no change, if the claim is no longer held.
-        `BadInput` where delivery is at most once.
+        The lease of the queue if none is given. With 0 the lease is lost, and the message is ready when the call
+        returns; see `Consumer.extend`. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
+        delivery is at most once.
         """
         return self.queue.extend(self, lease, connection=connection, now=now)
 

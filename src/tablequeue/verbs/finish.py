@@ -17,7 +17,7 @@ from tablequeue.model.states import FailedState
 from tablequeue.observe.counters import counters
 from tablequeue.verbs.context import Context, Params, seconds
 from tablequeue.verbs.results import completing, dump
-from tablequeue.verbs.sweep import look_at_batches, promote_after
+from tablequeue.verbs.sweep import end_leases, look_at_batches, promote_after
 
 C = TypeVar("C", bound=Collection[int])
 
@@ -116,6 +116,8 @@ def extend(
     lease = context.table.definition.lease if lease is None else seconds(lease, "lease")
     params: Params = {"lease": lease, "now": context.time(now)}
     ends, lost = _finish(context, context.messages.extend, claims, params, "extended", connection)
+    if not lease:
+        end_leases(context, now, connection)
     if lost is not None:
         raise lost
     return [context.engine.load_time(ends[claim.token][claim.id]) for claim in claims]
@@ -128,8 +130,12 @@ def extend_held(context: Context, id: int, lease: Duration, now: datetime | None
     token = context.run(context.messages.holder, {"id": id})
     if token is None:
         return False
-    params: Params = {"lease": seconds(lease, "lease"), "now": context.time(now), "token": token}
-    return bool(context.run(context.messages.extend, params | {"ids": context.engine.dump_ids([id])}))
+    lease = seconds(lease, "lease")
+    params: Params = {"lease": lease, "now": context.time(now), "token": token}
+    extended = bool(context.run(context.messages.extend, params | {"ids": context.engine.dump_ids([id])}))
+    if extended and not lease:
+        end_leases(context, now, None)
+    return extended
 
 
 def _finish(

@@ -99,6 +99,19 @@ def promote_after(
             return
 
 
+def end_leases(context: Context, now: datetime | None, connection: Connection | None) -> None:
+    """Sweep after a call that made leases end now, so that the next claim of any consumer finds the messages.
+
+    Not in a caller's transaction, which others do not see yet. An error is not raised, for the leases have ended: the
+    sweeps of those who claim find them.
+    """
+    if connection is None and keep_up(context, now) is None:
+        try:
+            context.run(context.messages.notify, {})
+        except TablequeueError:
+            return
+
+
 def look_at_batches(context: Context, now: datetime | None, connection: Connection | None, lost: int = 0) -> None:
     """End the batches that a call may have ended; not in a caller's transaction, which others do not see yet.
 

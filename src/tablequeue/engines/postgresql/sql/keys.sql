@@ -39,13 +39,19 @@ with over as (
 update {queue} as message set dedup_key = null from over where message.id = over.id;
 
 -- name: name_keys
--- Note the ids of the messages that took keys: :taken is a JSON array of [key, id]. A key without one is free again: a
--- message of the queue has got it meanwhile.
--- Index: the primary key. Locks: the rows, which this transaction has.
+-- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
+-- id is free again: a message of the queue has got it meanwhile. The time of a key begins with the push, which came
+-- after take_keys. That of a message which has moved here began before, so the later end counts.
+-- Indexes: the primary keys. Locks: the rows, which this transaction has.
 -- In one transaction with the push: a crash takes none.
 update {keys} as taken
-set id = cast(given ->> 1 as bigint)
+set id = message.id,
+    taken_until = greatest(
+        taken.taken_until,
+        message.pushed_at + coalesce(cast(given ->> 2 as float8), {key_for}) * interval '1 second'
+    )
 from jsonb_array_elements(cast(:taken as jsonb)) as given
+inner join {queue} as message on message.id = cast(given ->> 1 as bigint)
 where taken.dedup_key = given ->> 0;
 delete from {keys} as taken
 using jsonb_array_elements(cast(:taken as jsonb)) as given

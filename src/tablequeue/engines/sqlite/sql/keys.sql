@@ -32,14 +32,19 @@ where dedup_key in (select json_extract(value, '$[0]') from json_each(:taken))
     );
 
 -- name: name_keys
--- Note the ids of the messages that took keys: :taken is a JSON array of [key, id]. A key without one is free again: a
--- message of the queue has got it meanwhile.
--- Index: the primary key. Locks: the rows, which this transaction has.
+-- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
+-- id is free again: a message of the queue has got it meanwhile. The time of a key begins with the push, which came
+-- after take_keys. That of a message which has moved here began before, so the later end counts.
+-- Indexes: the primary keys. Locks: the database.
 -- In one transaction with the push: a crash takes none.
 update {keys}
-set id = given.id
+set id = given.id,
+    taken_until = max(taken_until, given.pushed_at + cast(coalesce(given.seconds, {key_for}) * 1000000 as integer))
 from (
-    select json_extract(value, '$[0]') as dedup_key, json_extract(value, '$[1]') as id from json_each(:taken)
+    select
+        message.id, message.pushed_at,
+        json_extract(value, '$[0]') as dedup_key, json_extract(value, '$[2]') as seconds
+    from json_each(:taken) cross join {queue} as message on message.id = json_extract(value, '$[1]')
 ) as given
 where {keys}.dedup_key = given.dedup_key;
 delete from {keys}
