@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tablequeue.errors import ConnectionLost, Locked
-from tests.stress import topics
+from tests.stress import limits, topics
 from tests.stress.ledger import CANCELLED, DONE, PENDING, REFUSED, UNKNOWN, Got, Ledger, New, Op, read
 from tests.stress.mix import KINDS, QUEUES, Mix, drawn
 from tests.stress.run import judge
@@ -687,13 +687,18 @@ def test_what_is_left(mail: Book) -> None:
     assert of_topics(mail) == {"missing"}
 
 
-def test_limits() -> None:
-    book = Book("limited")
-    for number in range(topics.CONCURRENCY + 1):
-        book.pop(1 + number / 10, f"m{number}", end=1.01 + number / 10)
+@pytest.mark.parametrize("name", limits.QUEUES)
+def test_limits(name: str) -> None:
+    book = Book(name)
+    for number in range(limits.QUEUES[name].places):
+        book.pop(1 + number / 10, f"a{number}", end=1.01 + number / 10)
+    assert of_topics(book) == set()
+    book.pop(1.5, "b100", end=1.51)
+    assert of_topics(book) == ({"many"} if name == "limited" else set()), "another group has places of its own"
+    book.pop(1.5, "a101", end=1.51)
     assert of_topics(book) == {"many"}
-    book = Book("limited")
-    book.pop(1, *(f"m{number}" for number in range(20)))
+    book = Book(name)
+    book.pop(1, *(f"a{number}" for number in range(20)))
     assert of_topics(book) == {"quick"}
 
 

@@ -39,5 +39,6 @@ may take some rounds to find a failure again.
 | story | the ledgers combined by message: certain and possible effects |
 | checks, attempts, order, lateness | the conditions that every story must meet |
 | history | a failure, as short as it can be found |
-| topics | a round of topics: seeks and trims, topics that are dropped, created anew and renamed, a queue with limits |
+| topics | a round of topics: seeks and trims, topics that are dropped, created anew and renamed, queues with limits |
+| held, limits | what consumers surely held in such a round; its queues with limits, of the whole and of each group |
 """

@@ -1,7 +1,7 @@
 """A round of topics, beside the rounds of queues.
 
 Producers and consumers of a plain and an ordered subscription; seeks, forced ones too, and trims beside them; another
-topic that is dropped, created anew with other options, and renamed; and a queue with limits. What befalls their
+topic that is dropped, created anew with other options, and renamed; and queues with limits. What befalls their
 clients is drawn as in a round of queues. Every call is in a ledger, and at the end the ledgers are compared with what
 was promised:
 
@@ -17,23 +17,25 @@ was promised:
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
 from time import sleep
 from typing import Any
 
-from tablequeue import Database, Rate, TablequeueError
+from tablequeue import Database, NewMessage, TablequeueError
 from tablequeue.errors import ConnectionLost, QueueNotFound, Unreachable
 from tablequeue.topic import Subscription, Topic
+from tests.stress import limits
 from tests.stress.board import DRAIN, RUN
 from tests.stress.checks import ANSWER
 from tests.stress.client import Setting, Suspension, dump_stacks_when_asked
-from tests.stress.ledger import DONE, REFUSED, Got, Ledger, Op, read
+from tests.stress.held import CLOCKS, LEASE, Held, claims_of
+from tests.stress.ledger import DONE, REFUSED, Ledger, Op, read
 from tests.stress.mix import BEFALLING, Mix
 from tests.stress.roles import Patience
 from tests.stress.run import Result, Round
@@ -41,15 +43,9 @@ from tests.stress.story import GRACE, Story
 from tests.stress.violation import Violation
 
 SUBSCRIPTIONS = ("mail", "turns")
-LEASE = 2.0
-# Seconds that clocks of the database and of this machine may differ by: SQLite's has milliseconds.
-CLOCKS = 0.05
 # Seconds that a topic with a retention keeps its messages.
 KEEP = 0.5
-# The queue with limits: claims a second, claims at once, and messages in progress.
-RATE = Rate(40, burst=5)
-CONCURRENCY = 4
-# Seconds in which the drain must empty the subscriptions.
+# Seconds in which the drain must have made what is left in the subscriptions less.
 PATIENCE = 40.0
 # What a call may say when others change the same things; and when the server closes connections, or is killed.
 EXPECTED = ("LeaseLost", "SeekRefused", "Locked", "Conflict", "QueueNotFound", "QueueDiffers", "")
@@ -149,8 +145,11 @@ def prepare(client: Client) -> None:
     options: Any = {"max_attempts": 1_000_000, "lease": LEASE}
     topic.subscribe("mail", **options)
     topic.subscribe("turns", ordered=True, **options)
-    limited = client.database.create_queue("limited", rate=RATE, concurrency=CONCURRENCY, **options)
-    limited.push_many([payload(str(number)) for number in range(20_000)])
+    for name, limit in limits.QUEUES.items():
+        limited = client.database.create_queue(name, **limit.options, **options)
+        groups = [limit.group(number) for number in range(limits.MESSAGES)]
+        uids = [f"{group.get('group', 'm')}{number}" for number, group in enumerate(groups)]
+        limited.push_many([NewMessage(payload(uid), **group) for uid, group in zip(uids, groups, strict=True)])
 
 
 def producer(client: Client) -> None:
@@ -170,16 +169,17 @@ def consumer(client: Client, phase: int = RUN) -> None:
 
 
 def taker(client: Client) -> None:
-    """Take all that the limits of a queue allow."""
-    limited = client.patiently(lambda: client.database.queue("limited"))
+    """Take all that the limits of the queues allow."""
+    opened = {name: client.patiently(partial(client.database.queue, name)) for name in limits.QUEUES}
     while client.acts():
-        client.attempt(take, client, limited)
+        name = client.chance.choice([*opened])
+        client.attempt(take, client, opened[name], name)
 
 
-def take(client: Client, limited: Any) -> None:
-    if claims := client.pop(limited, "limited", client.chance.choice([1, 3, 10])):
+def take(client: Client, limited: Any, name: str) -> None:
+    if claims := client.pop(limited, name, client.chance.choice([1, 3, 10])):
         sleep(client.chance.choice([0, 0, 0.05]))
-        client.finish(limited, "limited", "complete", claims)
+        client.finish(limited, name, "complete", claims)
     else:
         sleep(client.chance.choice([0, 0.01, 0.3]))
 
@@ -288,37 +288,6 @@ ROLES: dict[str, tuple[Callable[[Client], None], int]] = {
 # -- the verdict -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Held:
-    op: Op
-    got: Got
-    finishing: Op | None
-    lost: float
-    """When a forced seek may have ended the lease."""
-
-    @property
-    def until(self) -> float:
-        """The time until which its consumer surely held the message."""
-        begin = self.finishing.begin if self.finishing else inf
-        return min(begin, self.lost, self.op.begin + LEASE - CLOCKS)
-
-    def completed_after(self, time: float) -> bool:
-        """Whether it was completed, or may have been by a consumer that was killed then."""
-        op = self.finishing
-        return op is not None and op.verb == "complete" and self.got.id not in op.lost and op.end > time
-
-
-def claims_of(ops: list[Op], name: str, seeks: list[Op]) -> dict[int, list[Held]]:
-    finishing = {key: op for op in ops if op.queue == name and op.verb != "pop" for key in op.held}
-    claims: dict[int, list[Held]] = defaultdict(list)
-    for op in ops:
-        if op.queue == name and op.verb == "pop" and op.outcome == DONE:
-            lost = min((seek.begin for seek in seeks if seek.by and seek.end > op.begin), default=inf)
-            for got in op.got:
-                claims[got.id].append(Held(op, got, finishing.get((got.id, got.token)), lost))
-    return claims
-
-
 def judge(
     ops: list[Op], keeps: bool, rest: int, expected: Sequence[str] = EXPECTED, side_by_side: bool = True
 ) -> Iterator[Violation]:
@@ -331,7 +300,8 @@ def judge(
     if rest:
         yield Violation("missing", f"{rest} messages are left")
     pushes = {id: op for op in ops if op.verb == "push" and op.outcome == DONE for id in op.ids if op.new}
-    yield from beyond_the_limits(claims_of(ops, "limited", []))
+    for name in limits.QUEUES:
+        yield from limits.exceeded(name, chain.from_iterable(claims_of(ops, name, []).values()))
     for name in SUBSCRIPTIONS:
         seeks = [op for op in ops if op.verb == "seek" and op.queue == name and op.outcome != REFUSED]
         claims = claims_of(ops, name, [op for op in ops if op.verb == "seek" and op.queue == name])
@@ -351,23 +321,6 @@ def waited(ops: list[Op], side_by_side: bool) -> Iterator[Violation]:
             if op.end - op.begin - excused > ANSWER:
                 text = f"{op.verb} of {op.who} took {op.end - op.begin:.1f} s ({op.name})"
                 yield Violation("blocked", text, op.queue, at=op.begin)
-
-
-def beyond_the_limits(claims: dict[int, list[Held]]) -> Iterator[Violation]:
-    """Count the claims that were surely made between two moments, and the messages that were surely held at one."""
-    held = sorted((held for each in claims.values() for held in each), key=lambda held: held.op.begin)
-    for place, first in enumerate(held):
-        ends = sorted(other.op.end for other in held[place:])
-        for number, end in enumerate(ends, 1):
-            allowed = RATE.burst + 1 + (end - first.op.begin + CLOCKS) * RATE.number / RATE.per
-            if number > allowed:
-                yield Violation("quick", f"{number} claims in {end - first.op.begin:.3f} s", "limited", at=end)
-                return
-        at = first.op.end
-        at_once = [other for other in held if other.op.end <= at < other.until]
-        if len(at_once) > CONCURRENCY:
-            yield Violation("many", f"{len(at_once)} in progress", "limited", at=at)
-            return
 
 
 def held_twice(name: str, claims: dict[int, list[Held]]) -> Iterator[Violation]:
@@ -414,17 +367,21 @@ class TopicRound(Round):
         prepare(Client(self.setting, "prepare", ""))
 
     def _watch(self) -> None:
-        """When the round winds down, note how much is left as soon as nothing is, or when it has taken too long."""
+        """When the round winds down, note how much is left, until nothing is, or it has not become less for long."""
         client = Client(self.setting, "watch", "")
         while not client.board.quiet:
             sleep(0.1)
-        patience = Patience(PATIENCE)
+        least, patience = inf, Patience(PATIENCE)
         while True:
             with client.ledger.op("left") as note:
                 found = [client.database.subscription(f"events/{name}").stats() for name in SUBSCRIPTIONS]
                 rest = sum(each.ready + each.scheduled + each.blocked + each.in_progress for each in found)
                 note.words["n"] = rest
-            if not rest or patience.is_over():
+            if rest < least:
+                least, patience = rest, Patience(PATIENCE)
+            elif patience.is_over():
+                return
+            if not rest:
                 return
             sleep(0.2)
 
