@@ -351,6 +351,9 @@ def test_what_a_cancelled_task_had_begun(book: Book, verb: str) -> None:
     book.finish("complete", 5, book.pop(4.7, "m1", attempt=2))
     book.row("m1")
     assert book.kinds() == {"forgotten"}
+    book.op("stop", 2, 4.6, who="bob", whom="bob")
+    assert book.kinds() == {"forgotten"}
+    assert book.kinds(side_by_side=False) == set(), "it waited for the one writer, and its lease ended"
     book.op("kill", 2.5, who="run", whom="ada", queue="")
     assert book.kinds() == set()
 

@@ -230,8 +230,8 @@ class Story:
         return Effect(op.earliest, op.end if done else inf, done)
 
     def disturbed(self, who: str, begin: float, end: float) -> bool:
-        """Whether the machine, the server or the client stood still in this time, or the server died."""
-        return any(window.meets(begin, end) for window in (*self.stalls, *self.servers, *self.stops[who]))
+        """Whether the machine, the server, or one that the client waits for stood still in this time; or it died."""
+        return any(window.meets(begin, end) for window in (*self.stalls, *self.servers, *self.stops_before(who)))
 
     def death(self, op: Op) -> float:
         """The time at which an operation that never returned was certainly over: some time after its client's death."""
