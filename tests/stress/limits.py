@@ -36,7 +36,7 @@ class Limits:
 
 QUEUES = {
     "limited": Limits(Rate(40, burst=5), 4),
-    "shares": Limits(Rate(20, burst=3), 2, ("a", "b", "c")),
+    "shares": Limits(Rate(5, burst=3), 2, ("a", "b", "c")),
 }
 
 
