@@ -54,7 +54,7 @@ def begins_with_the_push(place: Place, engine: type[Engine]) -> None:
             pass
 
     steps = Steps(tick)
-    queue = place.open_with(stepping(engine, steps)).create_queue("work", key_for=300)
+    queue = place.open_with(stepping(engine, steps)).create_queue("work", unique_for=300)
     steps.armed = True
     for key, seconds in (("a", None), ("b", 2.5)):
         id = queue.push("x", key=key, unique_for=seconds)

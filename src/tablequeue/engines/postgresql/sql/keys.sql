@@ -48,7 +48,7 @@ update {keys} as taken
 set id = message.id,
     taken_until = greatest(
         taken.taken_until,
-        message.pushed_at + coalesce(cast(given ->> 2 as float8), {key_for}) * interval '1 second'
+        message.pushed_at + coalesce(cast(given ->> 2 as float8), {unique_for}) * interval '1 second'
     )
 from jsonb_array_elements(cast(:taken as jsonb)) as given
 inner join {queue} as message on message.id = cast(given ->> 1 as bigint)

@@ -39,7 +39,7 @@ where dedup_key in (select json_extract(value, '$[0]') from json_each(:taken))
 -- In one transaction with the push: a crash takes none.
 update {keys}
 set id = given.id,
-    taken_until = max(taken_until, given.pushed_at + cast(coalesce(given.seconds, {key_for}) * 1000000 as integer))
+    taken_until = max(taken_until, given.pushed_at + cast(coalesce(given.seconds, {unique_for}) * 1000000 as integer))
 from (
     select
         message.id, message.pushed_at,
