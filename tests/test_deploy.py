@@ -88,7 +88,7 @@ def running(db: Database) -> list[str]:
     """Return what processes answer to /metrics that have had something of everything to do."""
     from tablequeue.spark.pipeline import Pipeline
     from tablequeue.spark.pipeline.health import Watched
-    from tablequeue.spark.pipeline.running import Progress
+    from tablequeue.spark.pipeline.progress import Progress
 
     begun, go = Event(), Event()
 

@@ -35,6 +35,14 @@ def test_old_messages_move_to_files(run: Run, db: Database, tmp_path: Path) -> N
     assert "the queue 'emails'" in run("archive", other.name, "--to", lake, "--older", "0", code=1).stderr
 
 
+def test_a_format_and_a_folder_that_do_not_fit(run: Run, db: Database, tmp_path: Path) -> None:
+    db.create_queue("emails")
+    words = ["archive", "emails", "--to", tmp_path / "lake", "--older", "0"]
+    assert "--format" in run(*words, "--format", "csv", code=2).stderr
+    assert "only Iceberg has" in run(*words, "--warehouse", tmp_path, code=1).stderr
+    assert not (tmp_path / "lake").exists()
+
+
 @pytest.mark.parametrize("age", ["d", "30 days", "-1d", "nan", "nand", "40000d", "1y", ""])
 def test_an_age_that_is_none(run: Run, db: Database, tmp_path: Path, age: str) -> None:
     db.create_queue("emails")

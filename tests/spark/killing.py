@@ -43,8 +43,8 @@ POINTS = {
 TARGETS = {"queue": {"queue": "out"}, "topic": {"topic": "copies"}}
 
 
-def kill(job: int) -> None:
-    """Kill a process and all that descend from it: the driver, the JVM and its workers, at once."""
+def descendants(job: int) -> list[int]:
+    """The process, and all that descend from it, each after its parent."""
     children: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,10 +53,15 @@ def kill(job: int) -> None:
         except OSError:
             continue  # it ended meanwhile
         children.setdefault(parent, []).append(int(process.name))
-    doomed = [job]
-    for parent in doomed:
-        doomed += children.get(parent, [])
-    for process_id in doomed:
+    found = [job]
+    for parent in found:
+        found += children.get(parent, [])
+    return found
+
+
+def kill(job: int) -> None:
+    """Kill a process and all that descend from it: the driver, the JVM and its workers, at once."""
+    for process_id in descendants(job):
         try:
             os.kill(process_id, signal.SIGKILL)
         except ProcessLookupError:

@@ -25,9 +25,9 @@ from pyspark.sql import functions as f
 
 import tablequeue
 from tablequeue import Database
+from tablequeue.bulk.catalogue import Catalogue
 from tablequeue.errors import BadInput, DriverMissing
 from tablequeue.spark.pipeline import FromQueue, ToDelta, ToIceberg, files, run
-from tablequeue.spark.pipeline.catalogue import Catalogue
 from tablequeue.spark.pipeline.sinks import Batch, Sink
 from tests.servers import Place
 from tests.spark import named
@@ -185,7 +185,7 @@ def test_a_sink_that_does_not_look_at_the_number_is_found(
     rows: Any, sink: Any, lake: Lake, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Catalogue, "has_batch", lambda self, table: False)
-    monkeypatch.setattr("tablequeue.spark.pipeline.catalogue.Once.validate", lambda self, metadata: None)
+    monkeypatch.setattr("tablequeue.bulk.catalogue.Once.validate", lambda self, metadata: None)
     monkeypatch.setattr("tablequeue.spark.pipeline.delta._has", lambda table, batch: False)
     for _ in range(2):
         sink.write(rows, batch)
@@ -219,7 +219,7 @@ def test_another_run_commits_the_batch_meanwhile(
 ) -> None:
     """As a driver does that was thought dead."""
     if not checked:
-        monkeypatch.setattr("tablequeue.spark.pipeline.catalogue.Once.validate", lambda self, metadata: None)
+        monkeypatch.setattr("tablequeue.bulk.catalogue.Once.validate", lambda self, metadata: None)
     for sink in lake.sinks if checked else [lake.iceberg]:
         sink.write(rows.limit(0), replace(batch, query="before"))
         between(monkeypatch, lambda sink=sink: sink.write(rows, batch))  # type: ignore[misc]
@@ -310,7 +310,7 @@ def test_what_is_refused(
     sink.write(rows, batch)
     error = refuses(BadInput, replace(sink, partition_by=["odd"]).write, rows, replace(batch, number=1))
     assert "is partitioned by nothing" in error.cause
-    monkeypatch.setattr("tablequeue.spark.pipeline.files.find_spec", lambda name: None)
+    monkeypatch.setattr("tablequeue.bulk.tables.find_spec", lambda name: None)
     refuses(DriverMissing, type(sink), "lake.x")
 
 

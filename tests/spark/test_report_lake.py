@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tablequeue import Claim, Database, connect
 from tablequeue.bulk.archive import archive
@@ -22,6 +24,7 @@ from tablequeue.spark.reports.cluster import Spark
 from tablequeue.spark.reports.duck import Duck
 from tablequeue.spark.reports.engine import Engine
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
+from tests.archiving import target
 from tests.servers import Place
 from tests.spark.named import by_options
 from tests.support import claimed, refuses
@@ -297,13 +300,39 @@ def test_the_lake_has_what_was_archived_in_it(reading: Reading) -> None:
     assert reading.read() == 0, "each was counted once"
 
 
-def test_spark_reads_archives(spark: Any, url: str, reading: Reading) -> None:
+@pytest.fixture(params=["parquet", "delta", "iceberg"])
+def lake_of(request: pytest.FixtureRequest, reading: Reading) -> tuple[str, dict[str, Any]]:
+    """Where an archive goes, and its options: a folder in the lake, or a table of Iceberg."""
+    return target(reading.folder / "emails", request.param)
+
+
+def test_spark_reads_archives(spark: Any, url: str, reading: Reading, lake_of: tuple[str, dict[str, Any]]) -> None:
     reading.engine = Spark(spark, {"url": url})
+    to, options = lake_of
     ids = reading.finish(3, 500)
-    archive(reading.queue, reading.folder / "emails", 0)
-    shutil.copytree(reading.folder / "emails", reading.folder / "another")
+    archive(reading.queue, to, 0, **options)
+    if options["format"] == "parquet":
+        shutil.copytree(reading.folder / "emails", reading.folder / "another")
     ids += reading.finish(1, 50)
     assert reading.read() == 4
+    assert reading.ids() == {"finished": ids}
+
+
+def test_tables_are_read(reading: Reading, lake_of: tuple[str, dict[str, Any]], url: str) -> None:
+    """Before the first report and after it; not those of another queue, nor other tables."""
+    to, options = lake_of
+    other = connect(url).create_queue("other")
+    other.push("x")
+    other_to, _ = target(reading.folder / "other", options["format"])
+    claimed(other).complete()
+    assert archive(other, other_to, 0, **options) == 1
+    write_deltalake(reading.folder / "orders", pa.table({"n": [1]}))
+    ids = reading.finish(3, 500)
+    assert archive(reading.queue, to, 0, **options) == 3
+    assert reading.read() == 3
+    ids += reading.finish(2, 50)
+    assert archive(reading.queue, to, 0, **options) == 2
+    assert (reading.read(), reading.read()) == (2, 0)
     assert reading.ids() == {"finished": ids}
 
 

@@ -389,7 +389,7 @@ def test_an_archive_killed_at_any_step(place: Place, tmp_path: Path) -> None:
     for number in archiving.chosen(words):
         queue = filled(database.create_queue(f"at_{number}", payload="text"))
         before, lake = history(queue), tmp_path / queue.name
-        with started(1, archiving.stop_in_archive, lambda _: (place, queue.name, lake, number)) as (pipe,):  # noqa: B023
+        with started(1, archiving.stop_in_archive, lambda _: (place, queue.name, lake, "parquet", number)) as (pipe,):  # noqa: B023
             assert answer(pipe) == words[number - 1]
         if lake.exists():
             check_complete(queue, lake, before)

@@ -44,10 +44,21 @@ class Owner(NamedTuple):
         """Whether the messages are of the same queue, which may have had another name."""
         return (self.database, self.table) == (other.database, other.table)
 
+    def text(self) -> str:
+        return json.dumps({"version": VERSION, **self._asdict()}, indent=2)
+
 
 class File(NamedTuple):
     number: int
     path: Path
+
+    def messages(self, schema: pa.Schema) -> pa.Table:
+        """Read the file. `ArchiveRefused` if it cannot be read as it was written."""
+        try:
+            with self.path.open("rb") as opened:
+                return pq.ParquetFile(opened, page_checksum_verification=True).read()
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(self.path, error) from None
 
 
 def identity(engine: sa.Engine, schema: str | None) -> str:
@@ -62,16 +73,30 @@ def owner_of(folder: Path) -> Owner | None:
     """Return whose archive the folder is; None if it is none."""
     path = folder / OWNER
     try:
-        values = json.loads(path.read_text("utf-8"))
-        version = values.pop("version")
-        owner = Owner(**values) if version == VERSION else None
+        return parsed(path.read_text("utf-8"), path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def parsed(text: str, place: Path | str) -> Owner:
+    """Return whose archive it is, by `Owner.text`. `BadInput` if it is no such text."""
+    try:
+        values = json.loads(text)
+        if values.pop("version") == VERSION:
+            return Owner(**values)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"{path} cannot be read.", "Restore that file, or name another folder.") from None
-    if owner is None:
-        raise BadInput(f"{folder} was made by another version of tablequeue.", "Name another folder.")
-    return owner
+        raise BadInput(f"{place} cannot be read.", "Restore it, or name another place.") from None
+    raise BadInput(f"{place} was made by another version of tablequeue.", "Name another place.")
+
+
+def check_owner(found: Owner, owner: Owner, place: Path | str, said_in: Path | str) -> None:
+    """Refuse the archive of another queue or database."""
+    if not found.has_same(owner):
+        raise BadInput(
+            f"{place} has the messages of the queue {found.queue!r} (table {found.table}) of {found.database}, not "
+            f"those of {owner.queue!r} (table {owner.table}) of {owner.database}.",
+            f"Name another place; if it is the same database under a new URL, correct {said_in}.",
+        )
 
 
 def files_in(lake: Path, owner: Owner) -> list[Path]:
@@ -100,17 +125,12 @@ def opened(path: Path, owner: Owner) -> Iterator[Folder]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system, however this process ends
         except BlockingIOError:
-            raise _busy(path) from None
+            raise busy(path) from None
         found = owner_of(path)
         if found is None:
-            text = json.dumps({"version": VERSION, **owner._asdict()}, indent=2)
-            _publish(path / OWNER, lambda file: file.write(text.encode()))
-        elif not found.has_same(owner):
-            raise BadInput(
-                f"{path} has the messages of the queue {found.queue!r} (table {found.table}) of {found.database}, not "
-                f"those of {owner.queue!r} (table {owner.table}) of {owner.database}.",
-                f"Name another folder; if it is the same database under a new URL, correct {path / OWNER}.",
-            )
+            _publish(path / OWNER, lambda file: file.write(owner.text().encode()))
+        else:
+            check_owner(found, owner, path, path / OWNER)
         for left in path.glob(".*.new"):
             left.unlink(missing_ok=True)
         yield Folder(path)
@@ -140,19 +160,13 @@ class Folder:
         _publish(path, write)
 
 
-def messages(file: File) -> pa.Table:
-    """Read a file of an archive. `ArchiveRefused` if it cannot be read as it was written."""
-    try:
-        with file.path.open("rb") as opened:
-            return pq.ParquetFile(opened, page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError) as error:
-        raise ArchiveRefused(
-            f"{file.path} cannot be read: {str(error).partition(chr(10))[0]}.",
-            f"Nothing was deleted. {MOVE_AWAY}",
-        ) from None
+def unreadable(place: Path | str, error: Exception) -> ArchiveRefused:
+    return ArchiveRefused(
+        f"{place} cannot be read: {str(error).partition(chr(10))[0]}.", f"Nothing was deleted. {MOVE_AWAY}"
+    )
 
 
-def _busy(path: Path) -> BadInput:
+def busy(path: Path | str) -> BadInput:
     return BadInput(f"Another archive is being written to {path}.", "Wait until it has finished.")
 
 
@@ -170,7 +184,7 @@ def _publish(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         try:
             os.link(fresh, path)
         except (FileExistsError, FileNotFoundError):  # on a disk whose locks do not reach the other machine
-            raise _busy(path.parent) from None
+            raise busy(path.parent) from None
     finally:
         fresh.unlink(missing_ok=True)
     _sync(path.parent)

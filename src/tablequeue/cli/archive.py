@@ -1,8 +1,8 @@
-"""`tablequeue archive`: move old finished messages to Parquet files."""
+"""`tablequeue archive`: move old finished messages to Parquet files, or to a table of Delta or Iceberg."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -11,15 +11,25 @@ from rich.progress import Progress
 from tablequeue.cli.commands import Command, Settings, needed_packages, report
 from tablequeue.cli.options import Age
 
+if TYPE_CHECKING:
+    from tablequeue.bulk.archive import Format
+
+FORMATS = ("parquet", "delta", "iceberg")
+
 
 @click.command(cls=Command)
 @click.argument("queue")
 @click.option(
     "--to",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False),
     required=True,
-    help="The folder of the files, for this queue alone. It is made if it is not there.",
+    help="The folder, for this queue alone, which is made if it is not there. With iceberg: NAMESPACE.TABLE.",
+)
+@click.option("--format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="What it has.")
+@click.option(
+    "--warehouse",
+    type=click.Path(file_okay=False),
+    help="With iceberg: the folder in which the table is made, if it is not there.",
 )
 @click.option(
     "--older-than",
@@ -29,13 +39,14 @@ from tablequeue.cli.options import Age
     help="Only those that ended so long ago: 30d, 12h, or seconds.",
 )
 @click.pass_obj
-def archive(settings: Settings, queue: str, folder: Path, older_than: float) -> None:
-    """Move old messages from the history of QUEUE to Parquet files: finished, cancelled and expired ones.
+def archive(settings: Settings, queue: str, to: str, format: Format, warehouse: str | None, older_than: float) -> None:
+    """Move old messages from the history of QUEUE to a lake: finished, cancelled and expired ones.
 
-    A message is deleted from the history when its file is on the disk, and was read back and compared. After an
-    interruption, run the command again: then each message is in the files once, or still in the history.
+    The lake is a folder with Parquet files, a Delta table, or an Iceberg table in the database of the queue. A message
+    is deleted from the history when its file is on the disk, and was read back and compared. After an interruption,
+    run the command again: then each message is in the lake once, or still in the history.
 
-    It needs: pip install 'tablequeue[archive]'
+    It needs: pip install 'tablequeue[archive]', for a table also the extra delta or iceberg.
     """
     with needed_packages("An archive", "archive"):
         from tablequeue.bulk.archive import archive as move
@@ -45,5 +56,12 @@ def archive(settings: Settings, queue: str, folder: Path, older_than: float) -> 
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("Archiving", total=1.0)
-        archived = move(source, folder, older_than, watch=lambda share: progress.update(task, completed=share))
+        archived = move(
+            source,
+            to,
+            older_than,
+            format=format,
+            warehouse=warehouse,
+            watch=lambda share: progress.update(task, completed=share),
+        )
     report(settings, "archived", archived)

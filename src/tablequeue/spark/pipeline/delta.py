@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from tablequeue.bulk.tables import absolute, check_partitions, need
 from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline import files
 from tablequeue.spark.pipeline.sinks import Batch, Transform
@@ -36,7 +37,7 @@ class ToDelta:
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
-        files.need("deltalake", "delta")
+        need("deltalake", "delta")
 
     @property
     def target(self) -> str:
@@ -52,7 +53,7 @@ class ToDelta:
             return
         partitions = table.metadata().partition_columns
         schema = pa.schema([each for each in pa.schema(table.schema().to_arrow()) if each.name not in partitions])
-        written = files.write(rows, files.absolute(self.path), batch.prefix, schema, partitions)
+        written = files.write(rows, absolute(self.path), batch.prefix, schema, partitions)
         now = round(time() * 1000)
         added: list[Any] = [AddAction(each.name, each.size, each.partition, now, True, each.stats) for each in written]
         once = CommitProperties(app_transactions=[Transaction(batch.writer, batch.number)])
@@ -72,14 +73,14 @@ class ToDelta:
     def _opened(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        return DeltaTable(files.absolute(self.path))
+        return DeltaTable(absolute(self.path))
 
     def _table(self, rows: pa.Schema) -> DeltaTable:
         """The table, made if it is not there, with the columns of the rows."""
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
 
-        path = files.absolute(self.path)
+        path = absolute(self.path)
         try:
             columns = Schema.from_arrow(rows).fields
         except Exception as error:  # it raises no other class
@@ -94,7 +95,7 @@ class ToDelta:
                     raise
         table = self._opened()
         partitions = table.metadata().partition_columns
-        files.check_partitions(f"Delta table {self.path}", self.partition_by, partitions)
+        check_partitions(f"Delta table {self.path}", self.partition_by, partitions)
         if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
             raise BadInput(
                 f"The Delta table {self.path} has constraints, which only a writer that reads the rows can check.",

@@ -7,16 +7,12 @@ memory. Each file has a name of its own. What a task leaves that fails, or a bat
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
-from importlib.util import find_spec
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.errors import BadInput
 
 # Bytes in memory of a row group: few enough for a worker, and enough for a reader to skip much at once.
 ROW_GROUP = 64 << 20
@@ -48,28 +44,6 @@ class DataFile(NamedTuple):
     size: int
     partition: dict[str, str | None]
     stats: str
-
-
-def need(package: str, extra: str) -> None:
-    """Raise `DriverMissing` without the package that commits the files of a table."""
-    if find_spec(package) is None:
-        raise DriverMissing(f"The package {package} is not installed.", f"Run: pip install 'tablequeue[{extra}]'")
-
-
-def check_partitions(table: str, given: Sequence[str], there: Sequence[str]) -> None:
-    """Raise `BadInput` if a sink gives other partitions than its table has; it may give none."""
-    if given and [*given] != [*there]:
-        raise BadInput(
-            f"The {table} is partitioned by {', '.join(there) or 'nothing'}.",
-            "Give partition_by the same columns, or none.",
-        )
-
-
-def absolute(path: str) -> str:
-    """A path of this machine in full, as workers have other folders; a URL of elsewhere as it is."""
-    if path.startswith("file:"):
-        path = unquote(urlsplit(path).path)
-    return path if re.match(r"[A-Za-z][\w+.-]+:", path) else str(Path(path).absolute())
 
 
 def schema_of(rows: DataFrame, partition_by: Sequence[str]) -> pa.Schema:

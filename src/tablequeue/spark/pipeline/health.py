@@ -10,7 +10,7 @@ from time import time
 from tablequeue.observe.health import Health
 from tablequeue.observe.metrics import Metric
 from tablequeue.spark.options import Options
-from tablequeue.spark.pipeline.running import Progress
+from tablequeue.spark.pipeline.progress import Progress
 from tablequeue.spark.pipeline.stages import Pipeline
 
 

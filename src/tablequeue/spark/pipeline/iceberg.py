@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from tablequeue.errors import BadInput
+from tablequeue.bulk.tables import check_name, need
 from tablequeue.spark.pipeline import files
 from tablequeue.spark.pipeline.sinks import Batch, Transform
 
@@ -34,22 +33,25 @@ class ToIceberg:
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
-        files.need("pyiceberg", "iceberg")
-        if not re.fullmatch(r"\w+(\.\w+)+", self.table):
-            raise BadInput(f"{self.table!r} is not the name of an Iceberg table.", "Write it as namespace.table.")
+        need("pyiceberg", "iceberg")
+        check_name(self.table)
 
     @property
     def target(self) -> str:
         return f"Iceberg table {self.table}"
 
     def write(self, rows: DataFrame, batch: Batch) -> None:
-        from tablequeue.spark.pipeline.catalogue import Catalogue
+        from tablequeue.bulk.catalogue import BatchIsThere, Catalogue
 
         schema = files.schema_of(rows, self.partition_by)
-        with closing(Catalogue(batch, self.warehouse)) as catalogue:
+        place = batch.database.engine, batch.options.get("schema")
+        with closing(Catalogue(*place, batch.writer, batch.number, self.warehouse)) as catalogue:
             table = catalogue.table(self.table, schema, [*self.partition_by])
-            if not catalogue.has_batch(table):
-                folder = table.location_provider().data_path
-                partitions = catalogue.partitions(table)
-                written = files.write(rows, folder, batch.prefix, table.schema().as_arrow(), partitions)
-                catalogue.add(table, [f"{folder}/{each.name}" for each in written])
+            if catalogue.last(table) >= batch.number:
+                return
+            folder = table.location_provider().data_path
+            written = files.write(rows, folder, batch.prefix, table.schema().as_arrow(), catalogue.partitions(table))
+            paths = [f"{folder}/{each.name}" for each in written]
+            with suppress(BatchIsThere), catalogue.batch(table) as (transaction, summary):
+                # Its check of duplicates reads all manifests; each file has a name of its own.
+                transaction.add_files(paths, snapshot_properties=summary, check_duplicate_files=False)

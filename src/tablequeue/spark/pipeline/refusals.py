@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from pyspark.errors import PySparkException
 
-from tablequeue.errors import TablequeueError
+from tablequeue.errors import PipelineFailed, TablequeueError
 
 REMEDY = "Correct the cause and run the pipeline again: it continues with that batch."
 LONGEST = 400
@@ -50,6 +50,11 @@ def cause_and_remedy(error: Exception) -> tuple[str, str]:
     if "tablequeue.errors." in after:
         return _sentence(cause.partition(": ")[2]), REMEDY
     return _sentence(cause + "".join(f" ({PurePath(file).name}, line {line})" for file, line in places[-1:])), REMEDY
+
+
+def failure(stage: str, error: Exception) -> PipelineFailed:
+    cause, remedy = cause_and_remedy(error)
+    return PipelineFailed(f"The stage {stage!r} failed: {cause}", remedy)
 
 
 def _sentence(words: str) -> str:

@@ -6,7 +6,6 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from threading import Event
 from time import monotonic, sleep
 from typing import Any
@@ -20,7 +19,9 @@ from tablequeue.database import Database
 from tablequeue.errors import BadInput, PipelineFailed, StreamRefused
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import failures
-from tablequeue.spark.pipeline.refusals import cause_and_remedy
+from tablequeue.spark.pipeline.archiving import RunningArchive
+from tablequeue.spark.pipeline.progress import Progress
+from tablequeue.spark.pipeline.refusals import failure
 from tablequeue.spark.pipeline.sinks import ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
@@ -36,25 +37,6 @@ TRIES = 3
 TOO_SLOW = "Python worker failed to connect back"
 # Spark Connect: a new run of a query stops the older one, which may be of another client.
 ENDED = StreamRefused("Spark stopped its query, perhaps for another run of it.", "Run a pipeline once at a time.")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of a stage in this run.
-
-    batch      number of its last batch in the checkpoint; None before the first one.
-    messages   rows that it has read; `rate` is rows a second in the last batch.
-    failed     messages that have failed; `error` is the last line of the last error.
-    ready      messages that are ready in its queue or subscription; None if it reads neither.
-    """
-
-    stage: str
-    batch: int | None
-    messages: int
-    rate: float
-    failed: int
-    error: str | None
-    ready: int | None
 
 
 def run(
@@ -87,7 +69,10 @@ def run(
                 f"Put the URL into a file instead (url_file), or set {REDACTION} before the session begins.",
                 stacklevel=2,
             )
-        stages = [_RunningStage(stage, spark, pipeline.database, database) for stage in pipeline.stages.values()]
+        stages: list[_RunningStage | RunningArchive] = [
+            *(_RunningStage(stage, spark, pipeline.database, database) for stage in pipeline.stages.values()),
+            *(RunningArchive(name, archive, database) for name, archive in pipeline.archives.items()),
+        ]
         every = f"{round(trigger * 1000)} milliseconds"
         when: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": every}
         for group in [[stage] for stage in stages] if available_now else [stages]:
@@ -112,7 +97,7 @@ def run(
 
 
 def _check(pipeline: Pipeline, database: Database) -> None:
-    if not pipeline.stages:
+    if not pipeline.stages and not pipeline.archives:
         raise BadInput(f"The pipeline {pipeline.name!r} has no stages.", "Declare some, by @pipeline.stage(...).")
     for stage in pipeline.stages.values():
         for end in (stage.source, *stage.sinks):
@@ -120,6 +105,8 @@ def _check(pipeline: Pipeline, database: Database) -> None:
                 database.queue(end.queue)
             elif isinstance(end, FromTopic | ToTopic):
                 database.topic(end.topic)
+    for archive in pipeline.archives.values():
+        database.queue(archive.queue)
 
 
 class _RunningStage:
@@ -254,5 +241,4 @@ class _RunningStage:
             self._last_error = message.errors[-1].error.strip().rpartition("\n")[2]
 
     def _failure(self, error: Exception) -> PipelineFailed:
-        cause, remedy = cause_and_remedy(error)
-        return PipelineFailed(f"The stage {self._stage.name!r} failed: {cause}", remedy)
+        return failure(self._stage.name, error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tablequeue.errors import BadInput
 from tablequeue.model.names import check_identifier
 from tablequeue.spark.options import Options
+from tablequeue.spark.pipeline.archiving import Archive
 from tablequeue.spark.pipeline.sinks import Sink, Transform
 from tablequeue.spark.pipeline.sources import Source
 
@@ -57,6 +58,7 @@ class Pipeline:
         """The database of the queues, as options of the data source."""
         Options.of_database(self.database)  # raises here what it would raise later
         self.stages: dict[str, Stage] = {}
+        self.archives: dict[str, Archive] = {}
 
     def stage(
         self, source: Source, *sinks: Sink, name: str | None = None, output_mode: str = "append"
@@ -69,9 +71,7 @@ class Pipeline:
         """
 
         def declare(function: Transform) -> Transform:
-            chosen = check_identifier(name or function.__name__, "stage")
-            if chosen in self.stages:
-                raise BadInput(f"The pipeline {self.name!r} has two stages {chosen!r}.", "Give one another name.")
+            chosen = self._new(name or function.__name__)
             if not sinks:
                 raise BadInput(f"The stage {chosen!r} has no sink.", "Give it one, such as ToQueue(...).")
             targets = [sink.target for sink in sinks]
@@ -83,3 +83,12 @@ class Pipeline:
             return function
 
         return declare
+
+    def add(self, archive: Archive, name: str = "archive") -> None:
+        """Add an archive as a stage, which runs beside the others; with `available_now` after them."""
+        self.archives[self._new(name)] = archive
+
+    def _new(self, name: str) -> str:
+        if check_identifier(name, "stage") in {*self.stages, *self.archives}:
+            raise BadInput(f"The pipeline {self.name!r} has two stages {name!r}.", "Give one another name.")
+        return name

@@ -62,8 +62,8 @@ class Spark:
             reader = reader.option("since", since.isoformat())
         ended(reader.load()).createOrReplaceTempView(name)
 
-    def archived(self, name: str, queue: Consumer, files: Sequence[Path]) -> None:
-        ended(self._session.read.parquet(*map(str, files))).createOrReplaceTempView(name)
+    def archived(self, name: str, queue: Consumer, files: Sequence[str]) -> None:
+        ended(self._session.read.parquet(*files)).createOrReplaceTempView(name)
 
     def open(self, name: str, folders: Sequence[Path], within: str = "true") -> None:
         there = [str(folder) for folder in folders if folder.exists()]

@@ -64,7 +64,7 @@ class Duck:
     def history(self, name: str, queue: Consumer, since: datetime | None) -> None:
         self.load(name, messages.ended(queue, since))
 
-    def archived(self, name: str, queue: Consumer, files: Sequence[Path]) -> None:
+    def archived(self, name: str, queue: Consumer, files: Sequence[str]) -> None:
         self.load(name, messages.archived(queue, files))
 
     def open(self, name: str, folders: Sequence[Path], within: str = "true") -> None:

@@ -24,7 +24,7 @@ class Engine(Protocol):
     def history(self, name: str, queue: Consumer, since: datetime | None) -> None:
         """Make a table of the messages of a queue that have ended, at `since` or later."""
 
-    def archived(self, name: str, queue: Consumer, files: Sequence[Path]) -> None:
+    def archived(self, name: str, queue: Consumer, files: Sequence[str]) -> None:
         """Make a table of the messages in the files of archives of a queue."""
 
     def open(self, name: str, folders: Sequence[Path], within: str = "true") -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tablequeue.bulk import arrow
-from tablequeue.bulk.archive import owner
-from tablequeue.bulk.folder import files_in, identity
+from tablequeue.bulk.archive import files_in
+from tablequeue.bulk.folder import identity
 from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, DriverMissing
@@ -82,7 +82,7 @@ def read(engine: Engine, lake: Lake, queue: Consumer) -> int:
     engine.history("ended", queue, lake.since(queue.name))
 
     def archived() -> bool:
-        files = files_in(lake.folder, owner(queue))
+        files = files_in(lake.folder, queue)
         if files:
             engine.archived("archived", queue, files)
         return bool(files)
@@ -177,4 +177,4 @@ def _most(queue: Consumer, lake: Lake) -> int:
     ranges: list[tuple[arrow.Source, datetime | None]] = [("queue", None), ("history", since)]
     bounds = (arrow.bounds(queue, source, messages.EVERY._replace(since=at)) for source, at in ranges)
     live_and_ended = sum(found.high - found.low + 1 for found in bounds if found)
-    return live_and_ended + sum(pq.read_metadata(file).num_rows for file in files_in(lake.folder, owner(queue)))
+    return live_and_ended + sum(pq.read_metadata(file).num_rows for file in files_in(lake.folder, queue))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -114,7 +113,7 @@ def ended(queue: Consumer, since: datetime | None) -> pa.Table:
     return _ended(_read(queue, "history", EVERY._replace(since=since)))
 
 
-def archived(queue: Consumer, files: Sequence[Path]) -> pa.Table:
+def archived(queue: Consumer, files: Sequence[str]) -> pa.Table:
     """Read the messages in the files of archives of a queue."""
     tables = (pq.read_table(file, columns=SCHEMA.names, partitioning=None) for file in files)
     return _ended(pa.concat_tables(_parsed(queue, table) for table in tables))

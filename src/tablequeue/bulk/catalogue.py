@@ -6,8 +6,8 @@ it gets the connections of the database instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,13 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.io.pyarrow import MetricModeTypes, UnsupportedPyArrowTypeException, compute_statistics_plan
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table import CommitTableResponse, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableUpdate
 from pyiceberg.transforms import IdentityTransform
 
+from tablequeue.bulk.tables import absolute, check_partitions
 from tablequeue.errors import BadInput
-from tablequeue.spark.pipeline.files import absolute, check_partitions
-from tablequeue.spark.pipeline.sinks import Batch
 
 NAME = "tablequeue"
 # Looks for the tables of the catalogue, while other stages may be making them one by one.
@@ -62,19 +61,21 @@ class Once:
 
 
 class Catalogue(SqlCatalog):
-    """The catalogue of the tables, for the commits of one batch.
+    """The catalogue of the tables, for the commits of one writer.
 
-    The number of the last batch is a property of the table, which the commit of the batch sets: snapshots, which have
-    it too, expire.
+    number   of the batch that is committed next. That of the last batch is a property of the table, which the commit of
+             the batch sets: snapshots, which have it too, expire.
     """
 
-    def __init__(self, batch: Batch, warehouse: str | None) -> None:
+    def __init__(
+        self, engine: sa.Engine, schema: str | None, writer: str, number: int, warehouse: str | None = None
+    ) -> None:
         place = {} if warehouse is None else {"warehouse": _url(warehouse)}
         MetastoreCatalog.__init__(self, NAME, **place)
-        schema = batch.options.get("schema")
-        self.engine = batch.database.engine.execution_options(schema_translate_map={None: schema})
-        self._batch = batch
-        self._key = f"tablequeue.batch.{batch.writer}"
+        self.engine = engine.execution_options(schema_translate_map={None: schema})
+        self.number = number
+        self._writer = writer
+        self._key = f"tablequeue.batch.{writer}"
         self._schema_version = self._made(schema)
 
     def _made(self, schema: str | None) -> str:
@@ -94,12 +95,25 @@ class Catalogue(SqlCatalog):
                     raise
         return "v1"
 
+    def names(self) -> list[str]:
+        """The names of all tables."""
+        columns = (IcebergTables.table_namespace, IcebergTables.table_name)
+        with self.engine.connect() as connection:
+            found = connection.execute(sa.select(*columns).where(IcebergTables.catalog_name == NAME))
+            return [".".join(row) for row in found]
+
+    def opened(
+        self, name: str, schema: pa.Schema, partition_by: Sequence[str] = (), properties: Mapping[str, str] = PROPERTIES
+    ) -> Table:
+        """The table. If it is not there, it is made with this schema, these partitions and properties."""
+        try:
+            return self.load_table(name)
+        except NoSuchTableError:
+            return self._new_table(name, schema, partition_by, properties)
+
     def table(self, name: str, schema: pa.Schema, partition_by: Sequence[str]) -> Table:
         """The table, with the columns of a schema."""
-        try:
-            table = self.load_table(name)
-        except NoSuchTableError:
-            table = self._new_table(name, schema, partition_by)
+        table = self.opened(name, schema, partition_by)
         if partition_by:
             check_partitions(f"Iceberg table {name}", partition_by, self.partitions(table))
         try:
@@ -113,7 +127,9 @@ class Catalogue(SqlCatalog):
             ) from error
         return table
 
-    def _new_table(self, name: str, schema: pa.Schema, partition_by: Sequence[str]) -> Table:
+    def _new_table(
+        self, name: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]
+    ) -> Table:
         if "warehouse" not in self.properties:
             raise BadInput(f"There is no Iceberg table {name}.", "Name the folder to make it in, as warehouse.")
         # Another stage may make the namespace or the table at the same time.
@@ -122,7 +138,7 @@ class Catalogue(SqlCatalog):
         try:
             with (
                 suppress(TableAlreadyExistsError, CommitFailedException),
-                self.create_table_transaction(name, schema, properties=PROPERTIES) as transaction,
+                self.create_table_transaction(name, schema, properties={**properties}) as transaction,
                 transaction.update_spec() as spec,
             ):
                 for column in partition_by:
@@ -147,24 +163,25 @@ class Catalogue(SqlCatalog):
                 )
         return [table.schema().find_column_name(field.source_id) or "" for field in table.spec().fields]
 
-    def has_batch(self, table: Table) -> bool:
-        return int(table.properties.get(self._key, -1)) >= self._batch.number
+    def last(self, table: Table) -> int:
+        """The number of the last batch that the table has; -1 if it has none."""
+        return int(table.properties.get(self._key, -1))
 
-    def add(self, table: Table, paths: list[str]) -> None:
-        """Commit the batch with its files. If another run has committed it meanwhile, nothing is added."""
-        number = str(self._batch.number)
-        with suppress(BatchIsThere), table.transaction() as transaction:
+    @contextmanager
+    def batch(self, table: Table) -> Iterator[tuple[Transaction, dict[str, str]]]:
+        """Commit a batch: what is done in the transaction. Yields the properties of its snapshot too.
+
+        Raises `BatchIsThere` if another run has committed it meanwhile.
+        """
+        number = str(self.number)
+        with table.transaction() as transaction:
             transaction.set_properties({self._key: number})
-            transaction.add_files(
-                paths,
-                snapshot_properties={"tablequeue.writer": self._batch.writer, "tablequeue.batch": number},
-                check_duplicate_files=False,  # it reads all manifests; each file has a name of its own
-            )
+            yield transaction, {"tablequeue.writer": self._writer, "tablequeue.batch": number}
 
     def commit_table(
         self, table: Table, requirements: tuple[Any, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        once: Any = Once(self._key, self._batch.number)
+        once: Any = Once(self._key, self.number)
         return super().commit_table(table, (*requirements, once), updates)
 
 

@@ -1,0 +1,24 @@
+"""What is reported of a stage while a pipeline runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a stage in this run.
+
+    batch      number of its last batch in the checkpoint, of an archive that of its last run; None before the first.
+    messages   rows that it has read, or archived; `rate` is rows a second in the last batch.
+    failed     messages that have failed; `error` is the last line of the last error.
+    ready      messages that are ready in its queue or subscription; None if it reads neither.
+    """
+
+    stage: str
+    batch: int | None
+    messages: int
+    rate: float
+    failed: int
+    error: str | None
+    ready: int | None

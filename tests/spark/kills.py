@@ -1,0 +1,305 @@
+"""Kill a pipeline, or what it needs, at random moments, and compare its lakes with the history row by row.
+
+    python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--sinks parquet,delta,iceberg] [--kills 20]
+
+A stage reads a queue and writes to all sinks; some of its messages fail. Each kill is of one of these: the whole job,
+the driver's Python, its Java, an executor, a Python worker, or the server of the database, which also has the catalogue
+of Iceberg. Some come while the job starts. A job that ends is started again. In the end DuckDB, deltalake and PyIceberg
+read the lakes. It exits with 1 if a row is missing, is there twice, or is not what the history has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+
+import tablequeue
+from tablequeue import Database, Queue
+from tablequeue.spark.session import quick_python
+from tests import mariadb
+from tests.servers import Server, mariadb_server, postgresql_bin, postgresql_server
+from tests.spark.archive import submit_arguments
+from tests.spark.killing import QUIET, descendants, kill
+
+ROOT = Path(__file__).parents[2]
+PIPELINE = """
+from pyspark.sql import functions as f
+from tablequeue.spark.pipeline import FromQueue, Pipeline, ToDelta, ToIceberg, ToParquet
+
+numbers = Pipeline("numbers")
+sinks = {"parquet": ToParquet("parquet"), "delta": ToDelta("delta"), "iceberg": ToIceberg("lake.numbers", ".")}
+
+@numbers.stage(FromQueue("raw", 40), *(sinks[name] for name in SINKS))
+def keep(messages):
+    error = f.when(f.get_json_object("payload", "$.bad") == "true", "bad")
+    return messages.select("id", "payload", "pushed_at", "attempts", error.alias("error"))
+"""
+SINKS = ("parquet", "delta", "iceberg")
+MESSAGES = 600
+"""Messages that are pushed before each kill: more batches than there is time for."""
+PATIENCE = 300.0
+"""Seconds within which a job must have written a batch."""
+CLUSTER = "local-cluster[2,1,1024]"
+
+Row = tuple[int, str, Any]
+
+
+class Attack:
+    """A job that is started again whenever it ends, and what is done to it."""
+
+    def __init__(self, folder: Path, url: str, sinks: Sequence[str], server: Server | None) -> None:
+        self.folder, self.url, self.sinks, self.server = folder, url, sinks, server
+        self._python = quick_python(folder)
+        (folder / "pipeline.py").write_text(PIPELINE.replace("SINKS", repr(tuple(sinks))))
+        self.database: Database = tablequeue.connect(url)
+        self.raw: Queue = self.database.create_queue("raw")
+        self.pushed = 0
+        self.kills: Counter[str] = Counter()
+        self.ends: Counter[int] = Counter()
+        self.starts = 0
+        self._job: subprocess.Popen[bytes] | None = None
+        self._begun = 0.0
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        self.starts += 1
+        command = [sys.executable, "-m", "tablequeue", "--url", self.url, "pipeline", "run", "pipeline.py", *options]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_WORKER_DIR": str(self.folder / "work")}
+        environment |= {
+            "PYSPARK_PYTHON": self._python,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+        }
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    @property
+    def job(self) -> subprocess.Popen[bytes]:
+        """The job, started again if it has ended."""
+        if self._job is not None and self._job.poll() is not None:
+            self.ends[self._job.returncode] += 1
+            kill(self._job.pid)
+            self._job = None
+        if self._job is None:
+            self._job = self.start("--trigger", "0.01", "--master", CLUSTER)
+        return self._job
+
+    def finished(self) -> int:
+        return self.raw.stats().finished or 0
+
+    def goes_on(self) -> None:
+        """Wait until the job, or one after it, has written a batch."""
+        before, until = self.finished(), monotonic() + PATIENCE
+        while self.finished() == before:
+            assert self.job.pid
+            assert monotonic() < until, f"nothing was written in {PATIENCE:g} seconds: {self.log()}"
+            sleep(0.05)
+
+    def push(self) -> None:
+        left = MESSAGES - self.raw.stats().ready
+        self.raw.push_many(
+            {"n": n, "text": "é" * (n % 9), "bad": n % 50 == 7} for n in range(self.pushed, self.pushed + left)
+        )
+        self.pushed += left
+
+    def strike(self) -> None:
+        self.push()
+        while self._job is not None and self._job.poll() is None and random.random() < 0.8:
+            self.goes_on()
+            break
+        else:
+            assert self.job.pid
+            sleep(random.uniform(0, 12))  # while it starts
+        sleep(random.uniform(0, 1))
+        ways: list[Callable[[], bool]] = [self.whole_job, self.python, self.java, self.executor, self.worker]
+        if self.server:
+            ways += [self.database_server] * 3
+        way = random.choice(ways)
+        if way():
+            self.kills[way.__name__] += 1
+
+    def whole_job(self) -> bool:
+        kill(self.job.pid)
+        self.job.wait()
+        return True
+
+    def python(self) -> bool:
+        os.kill(self.job.pid, signal.SIGKILL)
+        self.job.wait()
+        return True
+
+    def java(self) -> bool:
+        return self._one_of(b"org.apache.spark.deploy.SparkSubmit")
+
+    def executor(self) -> bool:
+        return self._one_of(b"CoarseGrainedExecutorBackend")
+
+    def worker(self) -> bool:
+        return self._one_of(b"tablequeue.spark.daemon")
+
+    def database_server(self) -> bool:
+        assert self.server
+        self.server.kill()
+        sleep(random.uniform(0, 1))
+        self.server.start()
+        return True
+
+    def _one_of(self, words: bytes) -> bool:
+        """Kill a process of the job whose command line has these words."""
+        found = []
+        for process in descendants(self.job.pid):
+            try:
+                if words in Path(f"/proc/{process}/cmdline").read_bytes():
+                    found.append(process)
+            except OSError:
+                continue
+        if found:
+            os.kill(random.choice(found), signal.SIGKILL)
+        return bool(found)
+
+    def end(self) -> None:
+        """Let a job finish all that is there."""
+        if self._job is not None:
+            kill(self._job.pid)
+            self._job.wait()
+        last = self.start("--available-now")
+        assert last.wait(PATIENCE) == 0, self.log()
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-3000:]
+
+    # -- what is there in the end --------------------------------------------------------------------------------------
+
+    def faults(self) -> list[str]:
+        history = {(message.id, message.payload["n"], message.pushed_at) for message in self.raw.history(10_000_000)}
+        found = [f"{count} messages are {state}" for state, count in self._left().items()]
+        bad = {message.payload["n"] for message in self.raw.dead(10_000_000)}
+        expected = set(range(self.pushed))
+        if bad != {n for n in expected if n % 50 == 7}:
+            found.append("the dead letters are not the messages that fail")
+        if {n for _, n, _ in history} != expected - bad or len(history) != len(expected - bad):
+            found.append("the history has not each of the other messages once")
+        for sink in self.sinks:
+            there = Counter(getattr(self, f"_{sink}")())
+            twice = sum(there.values()) - len(there)
+            wrong = (set(there) - history, history - set(there))
+            found += [
+                f"{sink}: {len(rows)} rows are {words}, such as {min(rows)}"
+                for rows, words in zip(wrong, ("not in the history", "missing"), strict=True)
+                if rows
+            ]
+            found += [f"{sink}: {twice} rows are there again"] if twice else []
+        return found
+
+    def _left(self) -> dict[str, int]:
+        stats = self.raw.stats()
+        left = {"ready": stats.ready, "in progress": stats.in_progress}
+        return {state: count for state, count in left.items() if count}
+
+    def _rows(self, table: Any) -> Iterator[Row]:
+        """The rows of an Arrow table, or of files, by DuckDB."""
+        with duckdb.connect() as duck:
+            duck.execute("set timezone = 'UTC'")
+            if isinstance(table, pa.Table):
+                duck.register("found", table)
+            else:
+                duck.execute(f"create view found as from read_parquet({[str(path) for path in table]!r})")
+            query = "select id, cast(payload ->> '$.n' as bigint), pushed_at from found"
+            yield from duck.execute(query).fetchall()
+
+    def _parquet(self) -> Iterator[Row]:
+        return self._rows([*(self.folder / "parquet").glob("batch=*/*.parquet")])
+
+    def _delta(self) -> Iterator[Row]:
+        return self._rows(DeltaTable(self.folder / "delta").to_pyarrow_table())
+
+    def _iceberg(self) -> Iterator[Row]:
+        catalogue = SqlCatalog("tablequeue", uri=self.url)
+        try:
+            return self._rows(catalogue.load_table("lake.numbers").scan().to_arrow())
+        finally:
+            catalogue.close()
+
+
+def run(url: str, server: Server | None, sinks: Sequence[str], kills: int) -> tuple[str, list[str]]:
+    with tempfile.TemporaryDirectory(prefix="tablequeue-kills-") as folder:
+        attack = Attack(Path(folder), url, sinks, server)
+        try:
+            while attack.kills.total() < kills:
+                attack.strike()
+            attack.end()
+            faults = attack.faults()
+        finally:
+            if attack._job is not None:
+                kill(attack._job.pid)
+            attack.database.close()
+        killed = ", ".join(f"{count} of {way}" for way, count in attack.kills.items())
+        return (
+            f"{attack.kills.total()} kills ({killed}), {attack.starts} starts, {attack.pushed} messages, in "
+            f"{', '.join(sinks)}; the jobs ended with {dict(attack.ends)}"
+        ), faults
+
+
+@contextmanager
+def sqlite() -> Iterator[tuple[str, None]]:
+    with tempfile.TemporaryDirectory(prefix="tablequeue-kills-") as folder:
+        yield f"sqlite:///{folder}/queues.db", None
+
+
+@contextmanager
+def postgresql() -> Iterator[tuple[str, Server]]:
+    programs = postgresql_bin()
+    assert programs, "PostgreSQL is not installed: run `make servers`"
+    with postgresql_server(programs) as server:
+        yield server.url, server
+
+
+@contextmanager
+def of_mariadb() -> Iterator[tuple[str, Server]]:
+    programs = mariadb.programs()
+    assert programs, "MariaDB is not installed: run `make servers`"
+    with mariadb_server(*programs) as server:
+        yield server.url, server
+
+
+PLACES: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql, "mariadb": of_mariadb}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engines", default=",".join(PLACES))
+    parser.add_argument("--sinks", default=",".join(SINKS))
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=random.randrange(1000))
+    arguments = parser.parse_args()
+    settings = " ".join(f"--conf '{name}={value}'" for name, value in QUIET.items())
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{settings} {submit_arguments()}"
+    wrong = 0
+    for engine in arguments.engines.split(","):
+        random.seed(arguments.seed)
+        with PLACES[engine]() as (url, server):
+            words, faults = run(url, server, arguments.sinks.split(","), arguments.kills)
+        print(f"{engine}, seed {arguments.seed}: {words}; {len(faults)} faults", *faults, sep="\n  ", flush=True)
+        wrong += len(faults)
+    raise SystemExit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
