@@ -1,11 +1,13 @@
 """Kill a pipeline, or what it needs, at random moments, and compare its lakes with the history row by row.
 
     python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--sinks parquet,delta,iceberg] [--kills 20]
+        [--executors] [--seed 1]
 
-A stage reads a queue and writes to all sinks; some of its messages fail. Each kill is of one of these: the whole job,
-the driver's Python, its Java, an executor, a Python worker, or the server of the database, which also has the catalogue
-of Iceberg. Some come while the job starts. A job that ends is started again. In the end DuckDB, deltalake and PyIceberg
-read the lakes. It exits with 1 if a row is missing, is there twice, or is not what the history has.
+A stage reads a queue and writes to all sinks, and some of its messages fail. Another one archives the history of the
+queue. Each kill is of one of these: the whole job, the driver's Python, its Java, a Python worker, the server of the
+database, which also has the catalogue of Iceberg; with --executors, which makes everything slower, also an executor.
+Some come while the job starts. A job that ends is started again. In the end DuckDB, deltalake and PyIceberg read the
+lakes. It exits with 1 if a row is missing, is there twice, or is not what the queue had.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from tests.spark.killing import QUIET, descendants, kill
 ROOT = Path(__file__).parents[2]
 PIPELINE = """
 from pyspark.sql import functions as f
-from tablequeue.spark.pipeline import FromQueue, Pipeline, ToDelta, ToIceberg, ToParquet
+from tablequeue.spark.pipeline import Archive, FromQueue, Pipeline, ToDelta, ToIceberg, ToParquet
 
 numbers = Pipeline("numbers")
 sinks = {"parquet": ToParquet("parquet"), "delta": ToDelta("delta"), "iceberg": ToIceberg("lake.numbers", ".")}
@@ -48,14 +50,33 @@ sinks = {"parquet": ToParquet("parquet"), "delta": ToDelta("delta"), "iceberg": 
 @numbers.stage(FromQueue("raw", 40), *(sinks[name] for name in SINKS))
 def keep(messages):
     error = f.when(f.get_json_object("payload", "$.bad") == "true", "bad")
-    return messages.select("id", "payload", "pushed_at", "attempts", error.alias("error"))
+    return messages.select("id", "payload", "pushed_at", error.alias("error"))
+
+numbers.add(Archive("raw", ToDelta("archive"), older_than=0))
+"""
+# Runs the pipeline, and runs it again when it fails, as a supervisor does, which would start it anew.
+JOB = """
+import sys
+from pathlib import Path
+from tablequeue.errors import TablequeueError
+from tablequeue.spark.pipeline import run
+from tablequeue.spark.pipeline.file import load
+from tablequeue.spark.session import session
+
+pipeline = load("pipeline.py")
+spark = session("numbers", sys.argv[1], Path("scratch"), lasting=True)
+while True:
+    try:
+        run(pipeline, spark, "checkpoints/numbers", trigger=0.01)
+    except TablequeueError as error:
+        print(error, flush=True)
 """
 SINKS = ("parquet", "delta", "iceberg")
 MESSAGES = 600
 """Messages that are pushed before each kill: more batches than there is time for."""
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds within which a job must have written a batch."""
-CLUSTER = "local-cluster[2,1,1024]"
+HERE, EXECUTORS = "local[2]", "local-cluster[2,1,1024]"
 
 Row = tuple[int, str, Any]
 
@@ -63,31 +84,32 @@ Row = tuple[int, str, Any]
 class Attack:
     """A job that is started again whenever it ends, and what is done to it."""
 
-    def __init__(self, folder: Path, url: str, sinks: Sequence[str], server: Server | None) -> None:
-        self.folder, self.url, self.sinks, self.server = folder, url, sinks, server
+    def __init__(self, folder: Path, url: str, sinks: Sequence[str], master: str, server: Server | None) -> None:
+        self.folder, self.url, self.sinks, self.master, self.server = folder, url, sinks, master, server
         self._python = quick_python(folder)
         (folder / "pipeline.py").write_text(PIPELINE.replace("SINKS", repr(tuple(sinks))))
         self.database: Database = tablequeue.connect(url)
         self.raw: Queue = self.database.create_queue("raw")
-        self.pushed = 0
+        self.pushed: dict[int, int] = {}
+        """The number of each message, by its id."""
         self.kills: Counter[str] = Counter()
         self.ends: Counter[int] = Counter()
         self.starts = 0
         self._job: subprocess.Popen[bytes] | None = None
         self._begun = 0.0
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
         self.starts += 1
-        command = [sys.executable, "-m", "tablequeue", "--url", self.url, "pipeline", "run", "pipeline.py", *options]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_WORKER_DIR": str(self.folder / "work")}
-        environment |= {
-            "PYSPARK_PYTHON": self._python,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_LOCAL_HOSTNAME": "localhost",
-        }
+        environment = {**os.environ, "TABLEQUEUE_URL": self.url, "PYSPARK_PYTHON": self._python}
+        environment |= {"PYTHONPATH": str(ROOT), "SPARK_WORKER_DIR": str(self.folder), "SPARK_LOCAL_IP": "127.0.0.1"}
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
+                [sys.executable, *command],
+                cwd=self.folder,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     @property
@@ -98,26 +120,26 @@ class Attack:
             kill(self._job.pid)
             self._job = None
         if self._job is None:
-            self._job = self.start("--trigger", "0.01", "--master", CLUSTER)
+            self._job = self.start("-c", JOB, self.master)
         return self._job
 
-    def finished(self) -> int:
-        return self.raw.stats().finished or 0
+    def left(self) -> int:
+        stats = self.raw.stats()
+        return stats.ready + stats.in_progress
 
     def goes_on(self) -> None:
         """Wait until the job, or one after it, has written a batch."""
-        before, until = self.finished(), monotonic() + PATIENCE
-        while self.finished() == before:
+        before, until = self.left(), monotonic() + PATIENCE
+        while self.left() == before:
             assert self.job.pid
             assert monotonic() < until, f"nothing was written in {PATIENCE:g} seconds: {self.log()}"
             sleep(0.05)
 
     def push(self) -> None:
-        left = MESSAGES - self.raw.stats().ready
-        self.raw.push_many(
-            {"n": n, "text": "é" * (n % 9), "bad": n % 50 == 7} for n in range(self.pushed, self.pushed + left)
-        )
-        self.pushed += left
+        first = len(self.pushed)
+        numbers = range(first, first + MESSAGES - self.raw.stats().ready)
+        ids = self.raw.push_many({"n": n, "text": "é" * (n % 9), "bad": n % 50 == 7} for n in numbers)
+        self.pushed |= dict(zip(ids, numbers, strict=True))
 
     def strike(self) -> None:
         self.push()
@@ -128,9 +150,10 @@ class Attack:
             assert self.job.pid
             sleep(random.uniform(0, 12))  # while it starts
         sleep(random.uniform(0, 1))
-        ways: list[Callable[[], bool]] = [self.whole_job, self.python, self.java, self.executor, self.worker]
+        ways: list[Callable[[], bool]] = [self.whole_job, self.python, self.java, *[self.worker] * 4]
+        ways += [self.executor] * 2 if self.master == EXECUTORS else []
         if self.server:
-            ways += [self.database_server] * 3
+            ways += [self.database_server] * 6
         way = random.choice(ways)
         if way():
             self.kills[way.__name__] += 1
@@ -179,7 +202,7 @@ class Attack:
         if self._job is not None:
             kill(self._job.pid)
             self._job.wait()
-        last = self.start("--available-now")
+        last = self.start("-m", "tablequeue", "pipeline", "run", "pipeline.py", "--available-now")
         assert last.wait(PATIENCE) == 0, self.log()
 
     def log(self) -> str:
@@ -188,23 +211,20 @@ class Attack:
     # -- what is there in the end --------------------------------------------------------------------------------------
 
     def faults(self) -> list[str]:
-        history = {(message.id, message.payload["n"], message.pushed_at) for message in self.raw.history(10_000_000)}
+        rows = [*self._archive(), *((each.id, each.payload["n"], each.pushed_at) for each in self.raw.history(10**7))]
+        ended, bad = {*rows}, {each.id for each in self.raw.dead(10**7)}
         found = [f"{count} messages are {state}" for state, count in self._left().items()]
-        bad = {message.payload["n"] for message in self.raw.dead(10_000_000)}
-        expected = set(range(self.pushed))
-        if bad != {n for n in expected if n % 50 == 7}:
+        if bad != {id for id, n in self.pushed.items() if n % 50 == 7}:
             found.append("the dead letters are not the messages that fail")
-        if {n for _, n, _ in history} != expected - bad or len(history) != len(expected - bad):
-            found.append("the history has not each of the other messages once")
+        if {(id, n) for id, n, _ in rows} != {(id, n) for id, n in self.pushed.items() if id not in bad}:
+            found.append("the archive and the history do not have the other messages")
+        if len(rows) != len(ended):
+            found.append("the archive has messages again")
         for sink in self.sinks:
             there = Counter(getattr(self, f"_{sink}")())
             twice = sum(there.values()) - len(there)
-            wrong = (set(there) - history, history - set(there))
-            found += [
-                f"{sink}: {len(rows)} rows are {words}, such as {min(rows)}"
-                for rows, words in zip(wrong, ("not in the history", "missing"), strict=True)
-                if rows
-            ]
+            for words, wrong in {"not in the history": {*there} - ended, "missing": ended - {*there}}.items():
+                found += [f"{sink}: {len(wrong)} rows are {words}, such as {min(wrong)}"] if wrong else []
             found += [f"{sink}: {twice} rows are there again"] if twice else []
         return found
 
@@ -227,6 +247,9 @@ class Attack:
     def _parquet(self) -> Iterator[Row]:
         return self._rows([*(self.folder / "parquet").glob("batch=*/*.parquet")])
 
+    def _archive(self) -> Iterator[Row]:
+        return self._rows(DeltaTable(self.folder / "archive").to_pyarrow_table())
+
     def _delta(self) -> Iterator[Row]:
         return self._rows(DeltaTable(self.folder / "delta").to_pyarrow_table())
 
@@ -238,9 +261,9 @@ class Attack:
             catalogue.close()
 
 
-def run(url: str, server: Server | None, sinks: Sequence[str], kills: int) -> tuple[str, list[str]]:
+def run(url: str, server: Server | None, sinks: Sequence[str], master: str, kills: int) -> tuple[str, list[str]]:
     with tempfile.TemporaryDirectory(prefix="tablequeue-kills-") as folder:
-        attack = Attack(Path(folder), url, sinks, server)
+        attack = Attack(Path(folder), url, sinks, master, server)
         try:
             while attack.kills.total() < kills:
                 attack.strike()
@@ -252,7 +275,7 @@ def run(url: str, server: Server | None, sinks: Sequence[str], kills: int) -> tu
             attack.database.close()
         killed = ", ".join(f"{count} of {way}" for way, count in attack.kills.items())
         return (
-            f"{attack.kills.total()} kills ({killed}), {attack.starts} starts, {attack.pushed} messages, in "
+            f"{attack.kills.total()} kills ({killed}), {attack.starts} starts, {len(attack.pushed)} messages, in "
             f"{', '.join(sinks)}; the jobs ended with {dict(attack.ends)}"
         ), faults
 
@@ -287,6 +310,7 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(PLACES))
     parser.add_argument("--sinks", default=",".join(SINKS))
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--executors", dest="master", action="store_const", const=EXECUTORS, default=HERE)
     parser.add_argument("--seed", type=int, default=random.randrange(1000))
     arguments = parser.parse_args()
     settings = " ".join(f"--conf '{name}={value}'" for name, value in QUIET.items())
@@ -295,7 +319,7 @@ def main() -> None:
     for engine in arguments.engines.split(","):
         random.seed(arguments.seed)
         with PLACES[engine]() as (url, server):
-            words, faults = run(url, server, arguments.sinks.split(","), arguments.kills)
+            words, faults = run(url, server, arguments.sinks.split(","), arguments.master, arguments.kills)
         print(f"{engine}, seed {arguments.seed}: {words}; {len(faults)} faults", *faults, sep="\n  ", flush=True)
         wrong += len(faults)
     raise SystemExit(1 if wrong else 0)

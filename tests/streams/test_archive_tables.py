@@ -216,6 +216,14 @@ def test_other_tables_and_folders_are_left_alone(queue: Queue, tmp_path: Path, p
 
 
 @only("sqlite")
+def test_a_log_that_is_damaged(queue: Queue, tmp_path: Path) -> None:
+    archive(queue, tmp_path / "lake", 999, now=at(1000), format="delta")
+    (tmp_path / "lake" / "_delta_log" / f"{0:020}.json").write_text("{")
+    assert "cannot be read" in refuses(ArchiveRefused, archive, queue, tmp_path / "lake", 0, format="delta").cause
+    assert len(history(queue)) == 7
+
+
+@only("sqlite")
 def test_options_that_do_not_fit(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for options in ({"format": "csv"}, {"format": "delta", "warehouse": "x"}, {"warehouse": "x"}):
         refuses(BadInput, archive, queue, tmp_path / "lake", 0, **options)

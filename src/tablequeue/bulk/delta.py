@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from tablequeue.bulk.folder import Owner, busy, check_owner, parsed
+from tablequeue.bulk.folder import Owner, busy, check_owner, parsed, unreadable
 from tablequeue.bulk.tables import ARCHIVE, BATCH, Batch, absolute, columns, numbered
 from tablequeue.errors import BadInput
 
@@ -24,35 +26,36 @@ class DeltaArchive:
 
     def __init__(self, path: str, owner: Owner, schema: pa.Schema) -> None:
         self.path = absolute(path)
-        if not DeltaTable.is_deltatable(self.path):
-            self._make(owner, columns(schema))
-        self._table = DeltaTable(self.path)
-        found = owner_of(self._table, self.path)
+        with _refusals(self.path):
+            if not DeltaTable.is_deltatable(self.path):
+                self._make(owner, columns(schema))
+            self._table = DeltaTable(self.path)
+            found = owner_of(self._table, self.path)
         if found is None:
             raise BadInput(f"{self.path} is a Delta table, and no archive.", "Name a new folder.")
         check_owner(found, owner, self.path, f"its property {ARCHIVE}")
 
     def last(self) -> Batch | None:
         """Return the batch with the highest number. What is committed after that, `add` refuses to follow."""
-        self._table = table = DeltaTable(self.path)
-        number = table.transaction_version(ARCHIVE)
+        with _refusals(self.path):
+            self._table = table = DeltaTable(self.path)
+            number = table.transaction_version(ARCHIVE)
         if number is None:
             return None
 
         def read() -> pa.Table:
-            return table.to_pyarrow_dataset().to_table(filter=ds.field(BATCH) == number)
+            with _refusals(self.path):
+                return table.to_pyarrow_dataset().to_table(filter=ds.field(BATCH) == number)
 
         return Batch(number, f"Batch {number} of {self.path}", read)
 
     def add(self, number: int, messages: pa.Table) -> None:
         """Append the next batch. `BadInput` if another program has added one since `last`."""
         once = CommitProperties(app_transactions=[Transaction(ARCHIVE, number)])
-        try:
+        with _refusals(self.path):
             write_deltalake(
                 self._table, numbered(messages, number), mode="append", commit_properties=once, writer_properties=WRITER
             )
-        except CommitFailedError:
-            raise busy(self.path) from None
 
     def _make(self, owner: Owner, schema: pa.Schema) -> None:
         if Path(self.path).is_dir() and any(not file.name.startswith(".") for file in Path(self.path).iterdir()):
@@ -78,9 +81,20 @@ def files_in(lake: Path, owner: Owner) -> list[str]:
     found: list[str] = []
     for folder in lake.iterdir():
         if (folder / "_delta_log").is_dir():
-            table = DeltaTable(folder)
-            theirs = owner_of(table, folder)
-            if theirs is not None and theirs.has_same(owner):
-                table.to_pyarrow_dataset()  # refuses what the files alone do not say, such as deleted rows
-                found += table.file_uris()
+            with _refusals(folder):
+                table = DeltaTable(folder)
+                theirs = owner_of(table, folder)
+                if theirs is not None and theirs.has_same(owner):
+                    table.to_pyarrow_dataset()  # refuses what the files alone do not say, such as deleted rows
+                    found += table.file_uris()
     return found
+
+
+@contextmanager
+def _refusals(path: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError:
+        raise busy(path) from None
+    except DeltaError as error:
+        raise unreadable(path, error) from None

@@ -38,6 +38,7 @@ from tablequeue.cli.output import print_json, print_table
     show_default=True,
     help="Seconds within which 95 % of the messages should be popped, to compute the consumers needed.",
 )
+@click.option("--master", help="Where Spark runs, if it is needed: a cluster, or sc://HOST:PORT.  [default: here]")
 @click.pass_obj
 def report(
     settings: Settings,
@@ -47,6 +48,7 @@ def report(
     since: datetime | None,
     until: datetime | None,
     target_wait: float,
+    master: str | None,
 ) -> None:
     """Report on QUEUES, or on all queues and subscriptions that keep a history: a page with plots, and Parquet tables.
 
@@ -57,8 +59,8 @@ def report(
     has those that a retention has deleted meanwhile. Archives in its folders are read too. After an interruption, run
     the report again. Write times as 2030-01-31T12:00:00+00:00.
 
-    It needs: pip install 'tablequeue[report]'. With more than 500,000 messages it runs Spark on this machine, and
-    needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
+    It needs: pip install 'tablequeue[report]'. With more than 500,000 messages it runs Spark on this machine, or at
+    --master, and needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
     """
     if since and until and since >= until:
         raise click.UsageError("--since is not before --until.")
@@ -67,8 +69,9 @@ def report(
         with needed_packages("A report", "report"):
             from tablequeue.spark.reports import job
             from tablequeue.spark.reports.lake import Window
+        window = Window(since, until)
         found = job.report(
-            database, queues, folder, Window(since, until), target_wait, schema=settings.schema, step=step
+            database, queues, folder, window, target_wait, schema=settings.schema, master=master, step=step
         )
     _print(settings, found, folder)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+import sqlalchemy as sa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -16,13 +17,16 @@ from pyspark.sql import functions as f
 
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, ReportFailed
+from tablequeue.model.redaction import has_password
 from tablequeue.spark.reports.consumers import COLUMNS as HOUR
 from tablequeue.spark.reports.engine import ByHour, Row
 from tablequeue.spark.reports.messages import SCHEMA
-from tablequeue.spark.session import local_session
+from tablequeue.spark.session import local_session, session
 
 # The environment variable in which the processes of Spark find the URL.
 URL_ENV = "TABLEQUEUE_REPORT_URL"
+# And that in which those of a cluster find it, as for a pipeline.
+ITS_URL_ENV = "TABLEQUEUE_URL"
 
 _ERRORS = "array<struct<attempt: int, at: {}, consumer: string, error: string>>"
 _TYPES = {
@@ -42,10 +46,10 @@ _SPELLING = str.maketrans({'"': "`", "\\": "\\\\"})
 
 
 class Spark:
-    """An `Engine`; `source` has the options with which Spark finds the database."""
+    """An `Engine`, by any session, whose zone is UTC. `source` has the options with which Spark finds the database."""
 
-    def __init__(self, session: SparkSession, source: Mapping[str, str] | None = None) -> None:
-        self._session = session
+    def __init__(self, spark: SparkSession, source: Mapping[str, str] | None = None) -> None:
+        self._session = spark
         self._source = source or {}
 
     def frame(self, text: str) -> DataFrame:
@@ -111,32 +115,41 @@ def _time(text: Column) -> Column:
 
 
 @contextmanager
-def started(url: str, schema: str | None, scratch: Path) -> Iterator[Spark]:
-    """Start Spark on this machine.
+def started(url: sa.URL, schema: str | None, scratch: Path, master: str | None = None) -> Iterator[Spark]:
+    """Start Spark on this machine, or on the cluster or the server of Spark Connect at `master`.
 
-    Raises `BadInput` if the process has started Spark for another database, `DriverMissing` without Java, and
-    `ReportFailed` if Spark fails.
+    A cluster gets no password: it finds the URL of the database in its own TABLEQUEUE_URL.
+
+    Raises `BadInput` if the process has started Spark for another database, or if nothing answers at `master`;
+    `DriverMissing` without Java, and `ReportFailed` if Spark fails.
     """
     with _refusals():
         with _stderr_to(scratch / "stderr"):
-            session = _session(scratch, url)
+            spark, source = _elsewhere(url, scratch, master) if master else _here(url, scratch)
         try:
-            yield Spark(session, {"urlEnv": URL_ENV, **({"schema": schema} if schema else {})})
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+            yield Spark(spark, {**source, **({"schema": schema} if schema else {})})
         finally:
-            session.stop()
+            spark.stop()
 
 
-def _session(scratch: Path, url: str) -> SparkSession:
+def _here(url: sa.URL, scratch: Path) -> tuple[SparkSession, dict[str, str]]:
     """Start Spark with the URL in the environment of its processes: a file with a password would survive a kill."""
-    os.environ[URL_ENV] = url
+    os.environ[URL_ENV] = text = url.render_as_string(hide_password=False)
     try:
-        session = local_session("report", scratch)
+        spark = local_session("report", scratch)
     finally:
         del os.environ[URL_ENV]
-    if session.sparkContext._jvm.System.getenv(URL_ENV) != url:
-        session.stop()
+    if spark.sparkContext._jvm.System.getenv(URL_ENV) != text:
+        spark.stop()
         raise BadInput("This process has already started Spark.", "Run the report in a process of its own.")
-    return session
+    return spark, {"urlEnv": URL_ENV}
+
+
+def _elsewhere(url: sa.URL, scratch: Path, master: str) -> tuple[SparkSession, dict[str, str]]:
+    text = url.render_as_string(hide_password=False)
+    source = {"urlEnv": ITS_URL_ENV} if has_password(text) else {"url": text}
+    return session("report", master, scratch), source
 
 
 @contextmanager

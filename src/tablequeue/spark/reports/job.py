@@ -47,6 +47,7 @@ def report(
     target: float,
     *,
     schema: str | None = None,
+    master: str | None = None,
     step: Step = lambda name: None,
 ) -> dict[str, list[Row]]:
     """Report on these queues and subscriptions, or on all that keep a history.
@@ -58,13 +59,15 @@ def report(
     queue keeps no history, or the folder is not a lake of this database; `DriverMissing` without Spark or Java if it
     is needed; `ReportFailed` if one of them fails. After a crash, the next report continues.
 
-    If Spark is needed, the process must not have started it for another database.
+    If Spark is needed, it runs on this machine, and the process must not have started it for another database; or on
+    the cluster or the server of Spark Connect at `master`, which then needs access to the folder by the same path.
     """
+    folder = folder.absolute()
     chosen = _chosen(database, names)
     queues = [queue.name for queue in chosen]
     with (
         open_lake(folder, identity(database.engine, schema)) as lake,
-        _engine(database, schema, lake, chosen, step) as engine,
+        _engine(database, schema, master, lake, chosen, step) as engine,
     ):
         for queue in chosen:
             step(f"Reading {queue.name}")
@@ -149,7 +152,7 @@ def _chosen(database: Database, names: Sequence[str]) -> list[Consumer]:
 
 @contextmanager
 def _engine(
-    database: Database, schema: str | None, lake: Lake, queues: Sequence[Consumer], step: Step
+    database: Database, schema: str | None, master: str | None, lake: Lake, queues: Sequence[Consumer], step: Step
 ) -> Iterator[Engine]:
     """Start DuckDB, or Spark if there are many messages in the lake and to be read."""
     size = lake.size([queue.name for queue in queues]) + sum(_most(queue, lake) for queue in queues)
@@ -167,7 +170,7 @@ def _engine(
                 f"A report on {size:,} messages needs the package {error.name}, which is not installed.",
                 "Run: pip install 'tablequeue[spark,report]'",
             ) from None
-        with cluster.started(database.engine.url.render_as_string(hide_password=False), schema, scratch) as spark:
+        with cluster.started(database.engine.url, schema, scratch, master) as spark:
             yield spark
 
 
