@@ -526,7 +526,7 @@ def check_window(queue: Queue) -> None:
 
 
 # The operations that search for messages, each in one state.
-PLANS = (("claim", "ready"), ("take_keep", "ready"), ("peek", "dead"), ("sweep", "scheduled"), ("sweep", "in_progress"))
+PLANS = (("claim", "ready"), ("take", "ready"), ("peek", "dead"), ("sweep", "scheduled"), ("sweep", "in_progress"))
 
 
 def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tuple[str, str]] = PLANS) -> None:

@@ -140,7 +140,7 @@ def replaced(pattern: str, by: str) -> Callable[[str], str]:
 
 MUTANTS: dict[str, tuple[dict[str, Callable[[str], str]], Callable[[Database], None]]] = {
     "a completion that does not tell when it is alone": (
-        {"complete_keep": replaced(r"then \S+batch_id end", "then null end")},
+        {"complete": replaced(r"then \S+batch_id end", "then null end")},
         batches.check_batch,
     ),
     "a sweep that ends a batch too early": (

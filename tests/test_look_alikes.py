@@ -193,8 +193,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "claim_many, due": {"order": "due"},
     "claim_group": {"groups": "fair"},
     "claim_run": {"groups": True},
-    "take_keep": {},
-    "take_none": {"history": "none"},
+    "take": {},
+    "take, none": {"history": "none"},
     "stream_claim": {},
 }
 

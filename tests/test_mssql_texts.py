@@ -52,7 +52,7 @@ COUNTED = (
     "writer_advance",
 )
 FINISHING = (
-    "complete_keep", "complete_none", "complete_at_most_once", "fail", "fail_at_most_once", "release", "extend",
+    "complete", "complete_at_most_once", "fail", "fail_at_most_once", "release", "extend",
 )  # fmt: skip
 
 
@@ -263,10 +263,10 @@ def test_every_text_of_topics_keeps_the_rules(operation: str) -> None:
             assert rule(batch, layout_of_topics()) == breaches, f"{rule.__doc__} {batch}"
 
 
-@pytest.mark.parametrize("operation", ["claim", "take_keep", "take_none", "sweep", "purge", "purge_history", "redrive"])
+@pytest.mark.parametrize("operation", ["claim", "take", "sweep", "purge", "purge_history", "redrive"])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_every_claim_carries_its_hints(design: str, operation: str) -> None:
-    strict = design == "strict" and operation in ("claim", "take_keep", "take_none")
+    strict = design == "strict" and operation in ("claim", "take")
     for batch in batches(operation, design):
         assert rules.CTE.search(batch)
         assert rules.locks(batch, layout_of(design)) == (["next without readpast"] if strict else [])
@@ -438,7 +438,7 @@ def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
             assert operation == "create" or not re.search(r"\bcheck\b", batch)
 
 
-@pytest.mark.parametrize("operation", ["push", "push_each", "complete_none", "take_none", "fail", "purge", "purge_ids"])
+@pytest.mark.parametrize("operation", ["push", "push_each", "fail", "purge", "purge_ids"])
 def test_grouped_queues_note_what_promote_must_look_at(operation: str) -> None:
     for design in DESIGNS:
         for batch in batches(operation, design):
@@ -447,7 +447,7 @@ def test_grouped_queues_note_what_promote_must_look_at(operation: str) -> None:
 
 # Operations whose notes the engine writes by the operation `note` or `note_staged`, because the history takes their
 # OUTPUT ... INTO, or one note suffices for all messages. And one that inserts a dead letter, which holds no group.
-NOTED_DETACH = ("complete_keep", "expire_keep", "take_keep", "move", "publish", "push_many", "put_back")
+NOTED_DETACH = ("complete", "expire", "take", "move", "publish", "push_many", "put_back")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -564,7 +564,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     ),
     (rules.columns, "claim", "fifo", "headers, errors, payload", "headers, errors"),
     (rules.columns, "claim", "fifo", "popped_at, lease_until, group_key", "popped_at, group_key"),
-    (rules.columns, "take_keep", "fifo", "deleted.errors;", "deleted.lease_until;"),
+    (rules.columns, "take", "fifo", "deleted.errors;", "deleted.lease_until;"),
     (rules.columns, "stream_claim", "fifo", "popped_at, lease_until", "popped_at"),
     (rules.looks, "push", "fifo", " with (readcommittedlock)", ""),
     (rules.looks, "push_each", "fifo", " with (readcommittedlock)", ""),
@@ -575,8 +575,8 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.times, "name_keys", "fifo", "message.pushed_at", "sysutcdatetime()"),
     (rules.outputs, "publish", "fifo", "dedup_key, @now", "@now"),
     (rules.outputs, "stage", "fifo", "given.place, ", ""),
-    (rules.outputs, "complete_keep", "fifo", "deleted.errors, ", ""),
-    (rules.outputs, "take_keep", "fifo", "consumer, headers, errors, payload\n)", "consumer, headers, errors\n)"),
+    (rules.outputs, "complete", "fifo", "deleted.errors, ", ""),
+    (rules.outputs, "take", "fifo", "consumer, headers, errors, payload\n)", "consumer, headers, errors\n)"),
     (rules.outputs, "push", "fifo", "@payload, @headers,", "@payload,"),
     (rules.answers, "publish", "fifo", "order by part", "output inserted.id\norder by part"),
     (rules.answers, "promote", "groups", "output deleted.group_key into @turn (group_key)", "output deleted.group_key"),
@@ -584,7 +584,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.literals, "purge", "fifo", "'ready'", "':state'"),
     (rules.literals, "install_schema", "fifo", "N'create schema mine'", "N'create schema ' + @name"),
     (rules.fence, "fail", "fifo", "\nwhere message.token = @token", ""),
-    (rules.fence, "complete_keep", "fifo", "\n    and message.token = @token", ""),
+    (rules.fence, "complete", "fifo", "\n    and message.token = @token", ""),
     (rules.fence, "release", "groups", "message.token = @token", "message.id = message.id"),
 ]
 
@@ -601,7 +601,7 @@ def test_a_rule_fails_where_it_is_broken(rule: Rule, operation: str, design: str
 @pytest.mark.parametrize(("operation", "old"), [("push", "output inserted.group_key into tq_work__turns (group_key)\n"),
     ("move_dead", "output inserted.group_key into tq_failed__turns (group_key)\n"),
     ("move_back", "output deleted.group_key into tq_failed__turns (group_key)\n"),
-    ("complete_none", "output deleted.group_key into tq_work__turns (group_key)\n")])  # fmt: skip
+    ("complete", "output deleted.group_key into tq_work__turns (group_key)\n")])  # fmt: skip
 def test_the_rule_of_notes_fails_where_one_is_missing(operation: str, old: str) -> None:
     table = ENGINE.table("work", Definition(groups=True, history="none", dead_letter_to="failed"))
     table.dead_letters = ENGINE.table("failed", Definition(groups=True))

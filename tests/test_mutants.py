@@ -333,9 +333,9 @@ KEY = r"(cast\(:key as text\)|:key)"
 
 MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a claim that selects, then updates": (naive_claim, CLAIMS),
-    "a complete without the token": (rewritten(TOKEN, "", "complete_keep"), FENCE),
+    "a complete without the token": (rewritten(TOKEN, "", "complete"), FENCE),
     "a complete without the token, with a claim": (
-        rewritten(TOKEN, "", "complete_keep", "complete_and_claim"),
+        rewritten(TOKEN, "", "complete", "complete_and_claim"),
         AT_ONCE,
     ),
     "a claim after a lost lease": (claims_all_the_same, AT_ONCE),
@@ -460,7 +460,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         rewritten("expires_at is null or", "1 = 1 or", "claim", "claim_many"),
         EXPIRY,
     ),
-    "messages that never expire": (rewritten("expires_at <=", "1 = 0 and expires_at <=", "expire_keep"), EXPIRY),
+    "messages that never expire": (rewritten("expires_at <=", "1 = 0 and expires_at <=", "expire"), EXPIRY),
     "a push that forgets when it expires": (rewritten(r"coalesce\(:expires, 60\)", "3000000000", "push"), EXPIRY),
     "a key that is free at once": (
         rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys", "name_keys"),

@@ -181,11 +181,11 @@ def test_claims_pass_over_locked_rows() -> None:
     for operation in ("claim", "sweep", "purge", "redrive"):
         text = sql_text("postgresql", operation)
         assert text.count("for update skip locked") == len(re.findall(r"\blimit [:\d{]", text)) > 0
-    for operation in ("claim", "claim_many", "take_keep", "take_none", "sweep", "promote", "purge", "redrive"):
+    for operation in ("claim", "claim_many", "take", "sweep", "promote", "purge", "redrive"):
         assert sql_text("mysql", operation).count("for update skip locked") == 1
 
 
-@pytest.mark.parametrize("operation", ["complete_keep", "complete_none", "fail", "release", "extend"])
+@pytest.mark.parametrize("operation", ["complete", "fail", "release", "extend"])
 @pytest.mark.parametrize("name", FOLDERS)
 def test_every_finishing_statement_asks_for_the_token(name: str, operation: str) -> None:
     for statement in engine_class(name)(dialect_of(name)).split(sql_text(name, operation)):

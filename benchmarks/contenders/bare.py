@@ -66,7 +66,7 @@ class Bare(Contender):
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _drain(self, number: int, size: int) -> list[str]:
-        claim, complete = self._table.statement("claim"), self._table.statements("complete_keep")
+        claim, complete = self._table.statement("claim"), self._table.statements("complete")
         delivered: list[str] = []
         while len(delivered) < number:
             token = secrets.token_hex(16)

@@ -47,7 +47,7 @@ class Pgbench(Contender):
         self._last = 0  # the highest id in the history
         push = f"\\set place :place + 1\n{self._text('push', _PUSH)};"
         cycle = "\\set token random(0, 4611686018427387904)\n"
-        cycle += f"{self._text('claim', _CYCLE)} \\gset\n{self._text('complete_keep', _CYCLE)};"
+        cycle += f"{self._text('claim', _CYCLE)} \\gset\n{self._text('complete', _CYCLE)};"
         self._folder = tempfile.TemporaryDirectory(prefix="tablequeue-bench-")
         self._push_script, self._cycle_script = (Path(self._folder.name, name) for name in ("push", "cycle"))
         self._push_script.write_text(push)

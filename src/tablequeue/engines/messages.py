@@ -190,7 +190,7 @@ class Messages(Part):
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Complete the messages among `ids` that are held under `token`. Return their ids."""
         once = table.definition.delivery == "at_most_once"
-        return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
+        return self._finished(cursor, table, "complete_at_most_once" if once else "complete", params)
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
@@ -329,7 +329,7 @@ class Messages(Part):
         return self._claimed(cursor, table, "claim_alone", params)
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._claimed(cursor, table, by_history("take", table), params)
+        return self._claimed(cursor, table, "take", params)
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         rows = self._rows(cursor, table, operation, params)
@@ -372,7 +372,7 @@ class Messages(Part):
             self._run(cursor, table, "move_dead", moving)
 
     def _outdated(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return [row[0] for row in self._rows(cursor, table, by_history("expire", table), params)]
+        return [row[0] for row in self._rows(cursor, table, "expire", params)]
 
     def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
         return bool(self._rows(cursor, table, "reschedule", params))
@@ -392,11 +392,6 @@ def completed_ids(table: Table, rows: Sequence[Row]) -> list[int]:
     if table.definition.batches:
         table.ending.update(row[1] for row in rows if row[1] is not None)
     return [row[0] for row in rows]
-
-
-def by_history(operation: str, table: Table) -> str:
-    """Return the text of an operation, for a queue that keeps a history or for one that does not."""
-    return f"{operation}_{'keep' if table.definition.keeps_history else 'none'}"
 
 
 def _ready_again(table: Table, ids: list[int]) -> list[int]:

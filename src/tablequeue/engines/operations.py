@@ -233,7 +233,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim": Operation(
         Effect.WRITE,
         _GRANTED
-        | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"}
+        | {"claim": "at_least_once", "take": "at_most_once", "range_claim": "ranges"}
         | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
         | _SPENT,
         others="claim_find claim_many claim_ring claim_alone claim_rooms lock_stripes note_stripes "
@@ -248,8 +248,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim_group": Operation(Effect.WRITE, {"claim_group": "", "claimed": ""}, printed="pop_group"),
     "take": Operation(
         Effect.WRITE,
-        {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
-        | {"spend_group_rates": "group_rate"},
+        {"grant_rate": "rate", "take": "queue", "spend_rate": "rate"} | {"spend_group_rates": "group_rate"},
     ),
     "put_back": Operation(Effect.STEP, others="forget"),
     "sweep": Operation(
@@ -257,9 +256,7 @@ OPERATIONS: Mapping[str, Operation] = {
         {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
         | {"move_dead": "dead_letter_to"},
     ),
-    "expire": Operation(
-        Effect.UPKEEP, {"expire_keep": "keep", "expire_none": "none", "move_dead": "none dead_letter_to"}
-    ),
+    "expire": Operation(Effect.UPKEEP, {"expire": "", "move_dead": "none dead_letter_to"}),
     "promote": Operation(Effect.UPKEEP, others="retract"),
     "close_slots": Operation(Effect.UPKEEP),
     "pause": Operation(Effect.UPKEEP),
@@ -270,8 +267,7 @@ OPERATIONS: Mapping[str, Operation] = {
         Effect.WRITE,
         {
             "range_complete": "ranges",
-            "complete_keep": "keep at_least_once",
-            "complete_none": "none",
+            "complete": "at_least_once",
             "complete_at_most_once": "at_most_once",
         },
         others="range_id",

@@ -82,12 +82,13 @@ def operations_of(engine: str) -> tuple[str, ...]:
 def chosen(text: str, met: set[str]) -> Iterator[str]:
     """Return the lines for queues that meet the conditions `met`.
 
-    The lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are for such queues only.
+    The lines after `-- [keep not grouped]`, up to the next such line or `-- [end]`, are for such queues only.
     """
     wanted = True
     for line in text.splitlines():
-        if mark := re.fullmatch(r"\s*-- \[(not )?([\w ]+)\]", line):
-            wanted = mark[2] == "end" or (met >= {*mark[2].split()}) is (mark[1] is None)
+        if mark := re.fullmatch(r"\s*-- \[([\w ]+)\]", line):
+            words = re.findall(r"(not )?(\w+)", mark[1])
+            wanted = mark[1] == "end" or all((word in met) is not bool(no) for no, word in words)
         elif wanted:
             yield line
 

@@ -106,7 +106,7 @@ class SQLServerMessages(Limits, Messages):
         if not (table.definition.grouped and table.definition.keeps_history):
             return super().expire(cursor, table, params)
         with atomic(cursor):
-            rows = self._rows(cursor, table, "expire_keep", params)
+            rows = self._rows(cursor, table, "expire", params)
             self._note(cursor, table, _groups(rows, 1))
         return len(rows)
 
@@ -121,9 +121,9 @@ class SQLServerMessages(Limits, Messages):
             raise
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
-        removes = operation.startswith("take")
+        removes = operation == "take"
         in_steps = operation != "claim_run"
-        notes = table.definition.grouped and operation == "take_keep"
+        notes = table.definition.grouped and removes and table.definition.keeps_history
 
         def claim(params: Params) -> list[Row]:
             return self._rows(cursor, table, operation, params)
@@ -156,7 +156,7 @@ class SQLServerMessages(Limits, Messages):
         if not (table.definition.grouped and table.definition.keeps_history):
             return [id for done in self._by_ids(cursor, table, super().complete, params) for id in done]
         with atomic(cursor):
-            rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
+            rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete", step)]
             self._note(cursor, table, _groups(rows, 1))
         return [row[0] for row in rows]
 

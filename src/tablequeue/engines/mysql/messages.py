@@ -14,7 +14,7 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Messages, by_history, completed_ids
+from tablequeue.engines.messages import Messages, completed_ids
 from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
 from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
 from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
@@ -127,8 +127,7 @@ class MySQLMessages(MySQLLimits, Messages):
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row] | None]:
         """Do both in one packet. A second claim, if the first one found nothing, is one of its own."""
-        finish = by_history("complete", table)
-        lock, changes = table.statement(f"{finish}.lock"), table.statements(f"{finish}.change")
+        lock, changes = table.statement("complete.lock"), table.statements("complete.change")
         held: Params = {"token": params["held"], "ids": params["ids"], "now": params["now"]}
         tells = {"tq_ending": "json_arrayagg(ending)"} if table.definition.batches else {}
         found = kept(bound(cursor, lock, held), **tells)
@@ -159,12 +158,12 @@ class MySQLMessages(MySQLLimits, Messages):
 
     @at_once(CLAIMS)
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._removed(cursor, table, by_history("take", table), params)
+        return self._removed(cursor, table, "take", params)
 
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         """Lock messages, then run the other statements of the operation on them."""
         changes = table.statements(f"{operation}.change")
-        removes = operation.startswith("take")
+        removes = operation == "take"
         if cursor.ours:
             return claimed(cursor, table, params, operation, removes=removes)
 
@@ -319,7 +318,7 @@ class MySQLMessages(MySQLLimits, Messages):
         return [id for id, _ in rows]
 
     def _outdated(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._found(cursor, table, by_history("expire", table), params)
+        return self._found(cursor, table, "expire", params)
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))
@@ -344,7 +343,8 @@ class MySQLMessages(MySQLLimits, Messages):
         if not found:
             return []
         ids = params | {"ids": table.engine.dump_ids(found)}
-        return [row[0] for row in _changed(cursor, table, operation, ids, state, buries=operation == "expire_none")]
+        buries = operation == "expire" and not table.definition.keeps_history
+        return [row[0] for row in _changed(cursor, table, operation, ids, state, buries=buries)]
 
 
 def _forgotten(cursor: Cursor, table: Table, operation: str, params: Params) -> int:

@@ -160,14 +160,14 @@ class PostgreSQLMessages(Notifying, Messages):
         return atomic(cursor)
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
-        if not table.definition.contended or operation == "take_none":
+        if not table.definition.contended or (operation == "take" and not table.definition.keeps_history):
             return super()._claimed(cursor, table, operation, params)
         # The claim has locked rows that others need, so it returns ids only: a client may take for ever to receive the
         # messages. They are read when it has been committed.
         claimed = self._rows(cursor, table, operation, params)
         if not claimed:
             return []
-        read = "read_taken" if operation == "take_keep" else "read_claimed"
+        read = "read_taken" if operation == "take" else "read_claimed"
         ids = table.engine.dump_ids([row[ID] for row in claimed])
         return super()._claimed(cursor, table, read, params | {"ids": ids})
 

@@ -1,7 +1,8 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
--- Complete the messages of :ids that are held under :token: they move to the history.
--- The first statement finds those that are held. All of them are one packet.
+-- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
+-- The first statement finds those that are held. All of them are one packet. A statement that deletes one message needs
+-- no first one: the number of rows is enough.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 select message.id
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token

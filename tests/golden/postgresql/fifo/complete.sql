@@ -1,6 +1,7 @@
 -- A word after a colon is a parameter; with --values there are examples, for psql.
 
--- Complete the messages of :ids that are held under :token: this one statement moves them to the history.
+-- Complete the messages of :ids that are held under :token: this one statement moves them to the history,
+-- or deletes them.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 with finished as (
     delete from tq_emails

@@ -1,8 +1,8 @@
 -- A word after a colon is a parameter; with --values there are examples, for sqlite3.
 
--- Complete the messages of :ids that are held under :token: they move to the history.
--- Index: the primary key. Locks: the database. Both statements commit together: a crash leaves all of them completed,
--- or none.
+-- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
+-- Index: the primary key. Locks: the database. The statements commit together: a crash leaves all of them completed, or
+-- none.
 insert into tq_emails_history (
     id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
     consumer, headers, errors, payload

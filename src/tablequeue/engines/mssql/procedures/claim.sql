@@ -163,7 +163,7 @@ begin
             {sql claim into=@claimed};
             -- [end]
             -- [at_most_once]
-            {sql take_keep into=@claimed};
+            {sql take into=@claimed};
             -- [end]
             set @p_n = @p_n - @@rowcount;
             -- [fair]
@@ -293,12 +293,7 @@ begin
         -- [end]
         while @turn < 2
         begin
-            -- [keep]
-            {sql take_keep token=null into=@claimed};
-            -- [end]
-            -- [none]
-            {sql take_none into=@claimed};
-            -- [end]
+            {sql take token=null into=@claimed};
             set @p_n = @p_n - @@rowcount;
             -- [fair]
             -- The last one in turn: of the groups that were served most often, the one farthest round the ring.

@@ -131,12 +131,8 @@ begin
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         -- [at_most_once]
         {sql complete_at_most_once into=nothing};
-        -- [end]
-        -- [keep at_least_once]
-        {sql complete_keep into=nothing};
-        -- [end]
-        -- [none]
-        {sql complete_none into=nothing};
+        -- [at_least_once]
+        {sql complete into=nothing};
         -- [end]
         -- [results]
         insert into {results} (id, result) select id, @p_result from @done where @p_result is not null;

@@ -30,7 +30,7 @@ begin
     begin transaction;
     -- [end]
     -- [none]
-    {sql expire_none n=@p_n into=nothing};
+    {sql expire n=@p_n into=nothing};
     declare @moved int = @@rowcount;
     -- [end]
     -- [none dead_letter_to]
@@ -46,7 +46,7 @@ begin
         {history_types}, outcome varchar(9) not null
     );
     declare @number int;
-    {sql expire_keep n=@p_n into=@over};
+    {sql expire n=@p_n into=@over};
     set @number = @@rowcount;
     insert into {history} (
         {history_row}, outcome

@@ -43,22 +43,27 @@ set state = 'in_progress',
 output
     {claimed of inserted}{of_inserted};
 
--- name: take_keep
--- Move up to :n ready messages to the history: finished, or under :token until they are completed. One statement
--- deletes them, writes the history and answers.
+-- name: take
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
+-- queue keeps no history, delete them. One statement does it, and answers.
 -- Index: {table}__ready, forced; it has the order, and the literals are its filter (see claim).
 -- Locks: the rows, until the transaction ends; locked rows are skipped by READPAST, or waited for where the queue is
 -- strict. A rollback puts all of them back, a crash before the commit too.
 declare @n bigint = :n;
+-- [keep]
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
+-- [end]
 declare @now datetime2(6) = {now};
 -- [fair]
 {take_in_turn}
 -- [end]
 with next as (
     select top (@n)
+        -- [keep]
         {history_row without token popped_at finished_at consumer}
+        -- [none]
+        {history_row without token first_popped_at popped_at finished_at producer consumer}
     -- [in_order]
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
@@ -71,6 +76,7 @@ with next as (
     -- [end]
 )
 delete from next
+-- [keep]
 output
     {history_row of deleted with
         attempts = deleted.attempts + 1
@@ -85,37 +91,9 @@ into {history} (
     {history_row}
 )
 output
-    {claimed of deleted with
-        attempts = deleted.attempts + 1 as attempts
-        popped_at = @now as popped_at
-        lease_until = cast(null as datetime2(6)) as lease_until}{of_deleted};
-
--- name: take_none
--- Delete up to :n ready messages: the queue keeps no history.
--- Index: {table}__ready, forced; it has the order, and the literals are its filter (see claim).
--- Locks: the rows, until the transaction ends; locked rows are skipped by READPAST, or waited for where the queue is
--- strict. A rollback puts all of them back, a crash before the commit too.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
--- [fair]
-{take_in_turn}
--- [end]
-with next as (
-    select top (@n)
-        {history_row without token first_popped_at popped_at finished_at producer consumer}
-    -- [in_order]
-    from {queue} with (index ({table}__ready), {claim_locks})
-    where {claimable}
-    order by {order_by}
-    -- [end]
-    -- [fair]
-    , slot
-    from {queue} with (forceseek, {claim_locks})
-    where {claimable} and id in (select id from @chosen)
-    -- [end]
-)
-delete from next
+-- [none]
 {note_deleted}output
+-- [end]
     {claimed of deleted with
         attempts = deleted.attempts + 1 as attempts
         popped_at = @now as popped_at

@@ -1,13 +1,17 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
--- name: complete_keep
--- Complete the messages of the JSON array :ids that are held under :token: one statement moves them to the history.
+-- name: complete
+-- Complete the messages of the JSON array :ids that are held under :token: one statement moves them to the history, or
+-- deletes them.
 -- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
 -- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+-- [keep]
 declare @now datetime2(6) = {now};
+-- [end]
 delete from message
+-- [keep]
 output
     {history_row of deleted without token with
         finished_at = @now
@@ -17,19 +21,9 @@ into {history} (
     {history_row without token}
 )
 output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key
-from {queue} as message with (rowlock, forceseek)
-where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
-    and message.token = @token;
-
--- name: complete_none
--- Complete the messages of the JSON array :ids that are held under :token: they are deleted, because the queue keeps no
--- history.
--- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
--- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-delete from message
+-- [none]
 {note_deleted}output deleted.id
+-- [end]
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.token = @token;
@@ -64,7 +58,7 @@ select result from {results} where id = @id;
 -- name: fail
 -- Fail the attempts on the messages of :delays, a JSON array of pairs of an id and seconds, that are held under :token:
 -- each is ready again after its delay, or a dead letter if this was its last attempt. The error is kept.
--- Index: the primary key, sought as in complete_keep. Locks: the rows.
+-- Index: the primary key, sought as in complete. Locks: the rows.
 -- A crash leaves them in progress until their leases expire.
 declare @delays nvarchar(max) = cast(:delays as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
@@ -89,7 +83,7 @@ where message.token = @token and message.cancelled_at is null;
 -- name: fail_at_most_once
 -- Fail the messages of the JSON array :ids that were delivered at most once under :token: they stay lost, and the
 -- error is kept.
--- Index: the primary key of the history, sought as in complete_keep. Locks: the rows. A crash leaves all of them
+-- Index: the primary key of the history, sought as in complete. Locks: the rows. A crash leaves all of them
 -- failed, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
@@ -106,7 +100,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 -- name: release
 -- Those of the JSON array :ids that are held under :token are released, unworked: they are ready after :delay seconds,
 -- and the attempt does not count.
--- Index: the primary key, sought as in complete_keep. Locks: the rows.
+-- Index: the primary key, sought as in complete. Locks: the rows.
 -- A crash leaves them in progress until the lease expires.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
@@ -127,7 +121,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 -- name: extend
 -- Extend the leases on the messages of the JSON array :ids that are held under :token: they end :lease seconds from
 -- now.
--- Index: the primary key, sought as in complete_keep. Locks: the rows. A crash leaves all of them extended, or none.
+-- Index: the primary key, sought as in complete. Locks: the rows. A crash leaves all of them extended, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @lease float = cast(:lease as float);
@@ -143,7 +137,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 -- name: cancel
 -- Cancel the messages of the JSON array :ids. Those in progress are told to stop. The others leave the queue: they move
 -- to the history as cancelled, or are deleted if the queue keeps none. Returns each message, and whether it was told.
--- Index: the primary key, sought as in complete_keep. Locks: the rows; it waits for claims and finishes under way.
+-- Index: the primary key, sought as in complete. Locks: the rows; it waits for claims and finishes under way.
 -- In one transaction: a crash leaves all or nothing.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @now datetime2(6) = {now};
@@ -184,7 +178,7 @@ select id, told from @message;
 -- The messages of the JSON array :ids that are held under :token, and were told to stop, end: they move to the history
 -- as cancelled, or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is
 -- kept.
--- Index: the primary key, sought as in complete_keep. Locks: the rows. In one transaction: a crash leaves all or
+-- Index: the primary key, sought as in complete. Locks: the rows. In one transaction: a crash leaves all or
 -- nothing.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);

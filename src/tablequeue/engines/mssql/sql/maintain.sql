@@ -74,7 +74,7 @@ set state = case
 -- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
 -- key. The key is free again: a message of {target} may have the same. If {target} is grouped, they are blocked there,
 -- with a note for its promote.
--- Index: the primary key, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In one transaction
+-- Index: the primary key, sought as in complete. Locks: the rows, of at most 1,000 messages. In one transaction
 -- with the failure: a crash leaves the message in progress.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @origin nvarchar(512) = cast(:origin as nvarchar(512));
@@ -97,18 +97,27 @@ from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.state = 'dead';
 
--- name: expire_keep
--- Up to :n waiting messages whose time is over move to the history, as expired.
+-- name: expire
+-- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become
+-- dead letters: nothing else could show them.
 -- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
+-- [none]
+declare @error nvarchar(max) = N'expired';
+-- [end]
 with expired as (
+    -- [keep]
     select top (@n)
         {history_row without token finished_at}, expires_at
+    -- [none]
+    select top (@n) id, state, attempts, group_key, consumer, errors, expires_at
+    -- [end]
     from {queue} with (index ({table}__expires), rowlock, readpast, updlock, readcommittedlock)
     where {waiting} and expires_at <= @now
     order by expires_at
 )
+-- [keep]
 delete from expired
 output
     {history_row of deleted without token with
@@ -119,23 +128,12 @@ into {history} (
     {history_row without token}, outcome
 )
 output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key;
-
--- name: expire_none
--- Up to :n waiting messages whose time is over become dead letters: there is no history that could show them.
--- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
-declare @error nvarchar(max) = N'expired';
-with expired as (
-    select top (@n) id, state, attempts, group_key, consumer, errors, expires_at
-    from {queue} with (index ({table}__expires), rowlock, readpast, updlock, readcommittedlock)
-    where {waiting} and expires_at <= @now
-    order by expires_at
-)
+-- [none]
 update expired
 set state = 'dead',
     errors = {errors_and_one}
 {note_inserted}output inserted.id;
+-- [end]
 
 -- name: redrive
 -- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
@@ -154,7 +152,7 @@ set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
 
 -- name: redrive_ids
 -- Those of the JSON array :ids that are dead letters become ready, with no attempts made. Their errors stay.
--- Index: the primary key, sought as in complete_keep. Locks: the rows. A crash leaves all or nothing.
+-- Index: the primary key, sought as in complete. Locks: the rows. A crash leaves all or nothing.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 update message
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
@@ -167,7 +165,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 -- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
 -- the keys that they had. The first statement finds and locks them, the others move them. One of them may be the head
 -- of its group in {target}: then the group needs another one, so it is noted.
--- Index: the primary key, sought as in complete_keep. Locks: the rows, of at most 1,000 messages; locked rows are
+-- Index: the primary key, sought as in complete. Locks: the rows, of at most 1,000 messages; locked rows are
 -- skipped. A crash leaves all moved, or none.
 -- name: move_back.find
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
@@ -211,7 +209,7 @@ delete from gone
 {note_deleted}output deleted.id;
 
 -- name: purge_ids
--- Delete those of the JSON array :ids that are {state}. Index: the primary key, sought as in complete_keep.
+-- Delete those of the JSON array :ids that are {state}. Index: the primary key, sought as in complete.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 delete from message
 {note_deleted}output deleted.id
@@ -245,7 +243,7 @@ select id from @gone;
 -- [end]
 
 -- name: purge_history_ids
--- Delete the messages of the JSON array :ids from the history. Index: the primary key, sought as in complete_keep.
+-- Delete the messages of the JSON array :ids from the history. Index: the primary key, sought as in complete.
 -- Locks: the rows of one bounded batch.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 -- [results]

@@ -44,7 +44,7 @@ end;
 -- letter stays one.
 -- A new id is missing for each whose key a message of this queue has; then the caller rolls back. The identities rise
 -- in the order of the select, as in push_many.
--- Indexes: the primary keys, sought as in complete_keep; {table}__key. Locks: the rows. In one transaction: a crash
+-- Indexes: the primary keys, sought as in complete; {table}__key. Locks: the rows. In one transaction: a crash
 -- leaves each message in one of the queues. The answer has the group for the notes of promote.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @now datetime2(6) = {now};
@@ -104,7 +104,7 @@ option (recompile);
 
 -- name: set_aside
 -- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
--- Index: the primary key, sought as in complete_keep. Locks: the rows. In one transaction: a crash leaves all in the
+-- Index: the primary key, sought as in complete. Locks: the rows. In one transaction: a crash leaves all in the
 -- queue, or all aside.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token nvarchar(max) = cast(:token as nvarchar(max));

@@ -40,7 +40,7 @@ where place.first_id <= given.id
 -- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
 -- holds it detached.
 -- FOR XML PATH joins ids, as in range_mark.
--- Indexes: {table}__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
+-- Indexes: {table}__token, the primary keys, sought as in complete. Locks: the rows, of at most 1,000 messages. In
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);

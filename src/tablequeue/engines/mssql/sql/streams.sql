@@ -127,7 +127,7 @@ where state = 'in_progress' and lease_until is null and token = @token;
 
 -- name: stream_rows
 -- Read the messages of the JSON array :ids that are in progress under :token.
--- Index: the primary key, sought as in complete_keep. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option:
+-- Index: the primary key, sought as in complete. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option:
 -- shared locks while it reads, and it waits for transactions that change a row.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);

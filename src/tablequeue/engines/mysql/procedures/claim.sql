@@ -264,7 +264,7 @@ begin
         {sql claim_many.change};
         -- [end]
         -- [at_most_once]
-        {sql take_keep.change};
+        {sql take.change};
         -- [end]
         -- [concurrency]
         select json_arrayagg(json_object('slot', place.slot, 'message', message.id)) into p_places
@@ -377,12 +377,7 @@ begin
         ) as spending;
         {sql spend_group_rates by_group=p_groups now=p_popped_at};
         -- [end]
-        -- [keep]
-        {sql take_keep.change token=null};
-        -- [end]
-        -- [none]
-        {sql take_none.change};
-        -- [end]
+        {sql take.change token=null};
         -- [rate]
         set tokens = json_length(p_ids);
         {sql spend_rate number=tokens now=granted_at};

@@ -98,24 +98,16 @@ begin
         select distinct id from (
             -- [at_most_once]
             {sql complete_at_most_once.lock}
-            -- [end]
-            -- [keep at_least_once]
-            {sql complete_keep.lock}
-            -- [end]
-            -- [none]
-            {sql complete_none.lock}
+            -- [at_least_once]
+            {sql complete.lock}
             -- [end]
         ) as message
     ) as each_one;
     if held is not null then
         -- [at_most_once]
         {sql complete_at_most_once.change ids=held};
-        -- [end]
-        -- [keep at_least_once]
-        {sql complete_keep.change ids=held};
-        -- [end]
-        -- [none]
-        {sql complete_none.change ids=held};
+        -- [at_least_once]
+        {sql complete.change ids=held};
         -- [end]
         -- [results]
         insert into {results} (id, result)

@@ -89,24 +89,17 @@ sweep: begin
     -- [expires]
     set locked = null;
     select json_arrayagg(id) into found from (
-        {sql expire_keep.find}
+        {sql expire.find}
     ) as outdated;
     if found is not null then
         select json_arrayagg(id) into locked from (
-            {sql expire_keep.lock ids=found}
+            {sql expire.lock ids=found}
         ) as outdated;
     end if;
     if locked is not null then
-        -- [end]
-        -- [expires keep]
-        {sql expire_keep.change ids=locked};
-        -- [end]
-        -- [expires none]
-        {sql expire_none.change ids=locked};
-        -- [end]
+        {sql expire.change ids=locked};
         -- [expires none dead_letter_to]
         {sql move_dead ids=locked origin=origin};
-        -- [end]
         -- [expires]
         set p_moved = p_moved + json_length(locked);
     end if;

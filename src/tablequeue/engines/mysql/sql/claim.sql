@@ -67,11 +67,12 @@ where {free}
 limit :n
 for update skip locked;
 
--- name: take_keep
--- Move up to :n ready messages to the history: finished, or under :token until they are completed.
+-- name: take
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
+-- queue keeps no history, delete them.
 -- Index: {claim_index}, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
 -- rollback puts all of them back, a crash before the commit too.
--- name: take_keep.lock
+-- name: take.lock
 select
     {claimed with
         attempts = attempts + 1
@@ -82,7 +83,8 @@ where {claimable}
 order by {order_by}
 limit :n
 for update skip locked;
--- name: take_keep.change
+-- name: take.change
+-- [keep]
 insert into {history} (
     {history_row}
 )
@@ -98,6 +100,7 @@ select
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where {indexed}
 for update;
+-- [end]
 delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
 where {indexed};
 
@@ -122,23 +125,4 @@ set state = 'in_progress',
     popped_at = :popped_at,
     first_popped_at = coalesce(first_popped_at, :popped_at),
     lease_until = :lease_until
-where {indexed};
-
--- name: take_none
--- Delete up to :n ready messages: the queue keeps no history.
--- Index: {claim_index}, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
--- rollback puts all of them back, a crash before the commit too.
--- name: take_none.lock
-select
-    {claimed with
-        attempts = attempts + 1
-        popped_at = {now}
-        lease_until = cast(null as datetime(6))}
-from {queue} force index ({claim_index})
-where {claimable}
-order by {order_by}
-limit :n
-for update skip locked;
--- name: take_none.change
-delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
 where {indexed};

@@ -1,14 +1,16 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
--- name: complete_keep
--- Complete the messages of :ids that are held under :token: they move to the history.
--- The first statement finds those that are held. All of them are one packet.
+-- name: complete
+-- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
+-- The first statement finds those that are held. All of them are one packet. A statement that deletes one message needs
+-- no first one: the number of rows is enough.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
--- name: complete_keep.lock
+-- name: complete.lock
 select message.id{ending}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
--- name: complete_keep.change
+-- name: complete.change
+-- [keep]
 insert into {history} (
     {history_row without token}
 )
@@ -18,18 +20,7 @@ select
         finished_at = {now}}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
-delete {queue}
-from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token;
-
--- name: complete_none
--- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
--- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
--- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
--- name: complete_none.lock
-select message.id{ending}
-from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
-for update;
--- name: complete_none.change
+-- [end]
 delete {queue}
 from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token;
 

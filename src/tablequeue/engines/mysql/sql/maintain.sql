@@ -69,12 +69,13 @@ order by message.id;
 delete {queue}
 from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = 'dead';
 
--- name: expire_keep
--- Up to :n waiting messages whose time is over move to the history, as expired.
+-- name: expire
+-- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become
+-- dead letters: nothing else could show them.
 -- The first statement finds messages without locks. The second one locks by their ids those that still wait, and skips
 -- locked rows. The others move them.
 -- Index: {table}__expires. Locks: the rows. A crash leaves all or nothing.
--- name: expire_keep.find
+-- name: expire.find
 select id from (
     (
         select id from {queue} force index ({table}__expires)
@@ -92,12 +93,13 @@ select id from (
     )
 ) as waiting
 limit :n;
--- name: expire_keep.lock
+-- name: expire.lock
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where {waiting} and expires_at <= {now}
 for update skip locked;
--- name: expire_keep.change
+-- name: expire.change
+-- [keep]
 insert into {history} (
     {history_row without token}, outcome
 )
@@ -108,39 +110,11 @@ select
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 for update;
 delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;
-
--- name: expire_none
--- Up to :n waiting messages whose time is over become dead letters: there is no history that could show them.
--- The first statement finds messages without locks. The second one locks by their ids those that still wait, and skips
--- locked rows. The others move them.
--- Index: {table}__expires. Locks: the rows. A crash leaves all or nothing.
--- name: expire_none.find
-select id from (
-    (
-        select id from {queue} force index ({table}__expires)
-        where state = 'blocked' and expires_at <= {now} order by expires_at limit :n
-    )
-    union all
-    (
-        select id from {queue} force index ({table}__expires)
-        where state = 'ready' and expires_at <= {now} order by expires_at limit :n
-    )
-    union all
-    (
-        select id from {queue} force index ({table}__expires)
-        where state = 'scheduled' and expires_at <= {now} order by expires_at limit :n
-    )
-) as waiting
-limit :n;
--- name: expire_none.lock
-select message.id
-from {given} straight_join {queue} as message force index (primary) on message.id = given.id
-where {waiting} and expires_at <= {now}
-for update skip locked;
--- name: expire_none.change
+-- [none]
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = 'dead',
     errors = {errors_and_expired};
+-- [end]
 
 -- name: redrive
 -- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay. Found, locked

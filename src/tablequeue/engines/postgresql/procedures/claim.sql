@@ -38,7 +38,7 @@ create or replace function {queue}_claim(
             -- [end]
             -- [at_most_once in_order]
             return query
-                {sql take_keep low_water=0};
+                {sql take low_water=0};
             -- [end]
             -- [fair]
             -- In the order of the turns, until there are enough. The session remembers which group was served last in
@@ -54,7 +54,7 @@ create or replace function {queue}_claim(
                         {sql claim starts=ring_starts above=ring_above ends=ring_ends}
             -- [end]
             -- [at_most_once fair unlimited]
-                        {sql take_keep starts=ring_starts above=ring_above ends=ring_ends}
+                        {sql take starts=ring_starts above=ring_above ends=ring_ends}
             -- [end]
             -- [fair limited]
                         select * from {queue}_claim_turn(p_n, p_consumer, p_lease, p_token, p_now, served)
@@ -107,7 +107,7 @@ create or replace function {queue}_claim_turn(
         -- [end]
         -- [at_most_once]
         return query
-            {sql take_keep starts=ring_starts above=ring_above ends=ring_ends};
+            {sql take starts=ring_starts above=ring_above ends=ring_ends};
         -- [end]
     end;
     $$;
@@ -122,14 +122,8 @@ create or replace function {queue}_take_turn(
 ) language plpgsql as $$
     #variable_conflict use_column
     begin
-        -- [keep]
         return query
-            {sql take_keep starts=ring_starts above=ring_above ends=ring_ends};
-        -- [end]
-        -- [none]
-        return query
-            {sql take_none starts=ring_starts above=ring_above ends=ring_ends};
-        -- [end]
+            {sql take starts=ring_starts above=ring_above ends=ring_ends};
     end;
     $$;
 revoke all on function {queue}_take_turn from public;

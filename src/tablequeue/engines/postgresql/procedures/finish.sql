@@ -24,13 +24,9 @@ create or replace function {queue}_remove(
         end if;
         -- [end]
         for turn in 1..2 loop
-            -- [keep in_order]
+            -- [in_order]
             return query
-                {sql take_keep low_water=0};
-            -- [end]
-            -- [none in_order]
-            return query
-                {sql take_none low_water=0};
+                {sql take low_water=0};
             -- [end]
             -- [fair]
             -- In the order of the turns, until there are enough. The session remembers which group was served last in
@@ -42,11 +38,8 @@ create or replace function {queue}_remove(
                         {claimed_names}, slot
                     ) as (
             -- [end]
-            -- [keep fair unlimited]
-                        {sql take_keep starts=ring_starts above=ring_above ends=ring_ends}
-            -- [end]
-            -- [none fair unlimited]
-                        {sql take_none starts=ring_starts above=ring_above ends=ring_ends}
+            -- [fair unlimited]
+                        {sql take starts=ring_starts above=ring_above ends=ring_ends}
             -- [end]
             -- [fair limited]
                         select * from {queue}_take_turn(p_n, p_consumer, p_token, p_now, served)
@@ -171,12 +164,8 @@ create or replace function {queue}_complete(
         return query
             -- [at_most_once]
             {sql complete_at_most_once};
-            -- [end]
-            -- [keep at_least_once]
-            {sql complete_keep};
-            -- [end]
-            -- [none]
-            {sql complete_none};
+            -- [at_least_once]
+            {sql complete};
             -- [end]
         -- [ranges]
         if cardinality(held) > 0 then

@@ -50,23 +50,14 @@ returns bigint language plpgsql as $$
             swept := swept || message;
             -- [end]
         end loop;
-        -- [expires keep]
+        -- [expires]
         for message in
-            {sql expire_keep n=most}
+            {sql expire n=most}
         loop
             moved := moved + 1;
-        end loop;
-        -- [end]
-        -- [expires none]
-        for message in
-            {sql expire_none n=most}
-        loop
-            moved := moved + 1;
-            -- [end]
-            -- [expires none dead_letter_to]
+        -- [expires none dead_letter_to]
             swept := swept || message;
-            -- [end]
-            -- [expires none]
+        -- [expires]
         end loop;
         -- [end]
         -- [dead_letter_to]

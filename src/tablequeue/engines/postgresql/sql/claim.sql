@@ -42,18 +42,20 @@ returning
 select {of_claimed} from claimed;
 -- [end]
 
--- name: take_keep
--- Move up to :n ready messages to the history: finished, or under :token until they are completed.
+-- name: take
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
+-- queue keeps no history, delete them.
 -- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
--- [not paced]
+-- [keep not paced]
 with taken as (
--- [end]
--- [paced]
+-- [keep paced]
 with {bucket}taken as (
--- [end]
+-- [none paced]
+with {bucket}claimed as (
+-- [keep]
     delete from {queue}
-    -- [not fair]
+-- [keep not fair]
     where id = any(array(
         select id from {queue}
         where {claimable}
@@ -61,17 +63,16 @@ with {bucket}taken as (
         limit {take_limit}
         for update skip locked
     ))
-    -- [end]
-    -- [fair]
+-- [keep fair]
     where id = any(array(
         {take_in_turn}
     ))
-    -- [end]
+-- [keep]
     returning *
 )
--- [paced]
+-- [keep paced]
 , claimed as (
--- [end]
+-- [keep]
 insert into {history} (
     {history_row}
 )
@@ -84,14 +85,42 @@ select
         finished_at = case when cast(:token as uuid) is null then {now} end
         consumer = cast(:consumer as text)}
 from taken
+-- [none]
+delete from {queue}
+-- [none not fair]
+where id = any(array(
+    select id from {queue}
+    where {claimable}
+    order by {order_by}
+    limit {take_limit}
+    for update skip locked
+))
+-- [none fair]
+where id = any(array(
+    {take_in_turn}
+))
+-- [end]
 returning
-    -- [not paced]
+-- [keep not paced]
     {claimed with lease_until = cast(null as timestamptz)}{and_slot};
-    -- [end]
-    -- [paced]
+-- [keep paced]
     {claimed with lease_until = cast(null as timestamptz) as lease_until}{and_slot}
+-- [none not paced]
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = cast(null as timestamptz)}{and_slot};
+-- [none paced]
+    {claimed with
+        attempts = attempts + 1 as attempts
+        popped_at = {now} as popped_at
+        lease_until = cast(null as timestamptz) as lease_until}{and_slot}
+-- [paced]
 ), {spent}
+-- [keep paced]
 select {of_claimed} from claimed;
+-- [none paced]
+select * from claimed;
 -- [end]
 
 -- name: read_claimed
@@ -109,41 +138,3 @@ select
     {claimed with lease_until = cast(null as timestamptz)}{and_slot}
 from {history}
 where id = any(cast(:ids as bigint[])) and token is not distinct from cast(:token as uuid);
-
--- name: take_none
--- Delete up to :n ready messages: the queue keeps no history.
--- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
--- A rollback puts all of them back, a crash before the commit too.
--- [paced]
-with {bucket}claimed as (
--- [end]
-delete from {queue}
--- [not fair]
-where id = any(array(
-    select id from {queue}
-    where {claimable}
-    order by {order_by}
-    limit {take_limit}
-    for update skip locked
-))
--- [end]
--- [fair]
-where id = any(array(
-    {take_in_turn}
-))
--- [end]
-returning
-    -- [not paced]
-    {claimed with
-        attempts = attempts + 1
-        popped_at = {now}
-        lease_until = cast(null as timestamptz)}{and_slot};
-    -- [end]
-    -- [paced]
-    {claimed with
-        attempts = attempts + 1 as attempts
-        popped_at = {now} as popped_at
-        lease_until = cast(null as timestamptz) as lease_until}{and_slot}
-), {spent}
-select * from claimed;
--- [end]

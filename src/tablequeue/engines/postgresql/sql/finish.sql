@@ -1,16 +1,18 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
--- name: complete_keep
--- Complete the messages of :ids that are held under :token: this one statement moves them to the history.
+-- name: complete
+-- Complete the messages of :ids that are held under :token: this one statement moves them to the history,
+-- or deletes them.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
+-- [keep]
 with finished as (
     delete from {queue}
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
     returning *
 )
--- [batches]
+-- [keep batches]
 , kept as (
--- [end]
+-- [keep]
 insert into {history} (
     {history_row without token}
 )
@@ -18,13 +20,11 @@ select
     {history_row without token with finished_at = {now}}
 from finished
 returning id{then_ending};
-
--- name: complete_none
--- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
--- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
+-- [none]
 delete from {queue}
 where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
 returning id{ending};
+-- [end]
 
 -- name: complete_at_most_once
 -- Complete the messages of :ids that were delivered at most once under :token.

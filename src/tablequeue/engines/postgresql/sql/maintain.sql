@@ -92,9 +92,11 @@ select
 from dead
 order by id;
 
--- name: expire_keep
--- Up to :n waiting messages whose time is over move to the history, as expired.
+-- name: expire
+-- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become dead
+-- letters: nothing else could show them.
 -- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
+-- [keep]
 with expired as (
     delete from {queue}
     where id = any(array(
@@ -113,10 +115,7 @@ select
     {history_row without token with finished_at = {now}}, 'expired'
 from expired
 returning id;
-
--- name: expire_none
--- Up to :n waiting messages whose time is over become dead letters: there is no history that could show them.
--- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
+-- [none]
 update {queue}
 set state = 'dead',
     errors = {errors_and_expired}
@@ -128,6 +127,7 @@ where id = any(array(
     for update skip locked
 ))
 returning id;
+-- [end]
 
 -- name: redrive
 -- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.

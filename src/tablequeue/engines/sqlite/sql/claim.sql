@@ -24,10 +24,12 @@ where id in (
 returning
     {claimed}{and_slot};
 
--- name: take_keep
--- Move up to :n ready messages to the history: finished, or under :token until they are completed.
+-- name: take
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
+-- queue keeps no history, delete them.
 -- Index: {table}__ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
 -- before the commit too.
+-- [keep]
 insert into {history} (
     {history_row}
 )
@@ -40,32 +42,13 @@ select
         finished_at = case when :token is null then {now} end
         consumer = :consumer}
 from {queue}
--- [not fair]
+-- [keep in_order]
 where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit});
--- [end]
--- [fair]
+-- [keep fair]
 where id in (
     {take_in_turn}
 );
 -- [end]
-delete from {queue}
--- [not fair]
-where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
--- [end]
--- [fair]
-where id in (
-    {take_in_turn}
-)
--- [end]
-returning
-    {claimed with
-        attempts = attempts + 1
-        popped_at = {now}
-        lease_until = null}{and_slot};
-
--- name: take_none
--- Delete up to :n ready messages: the queue keeps no history.
--- Index: {table}__ready. Locks: the database. A rollback puts all of them back, a crash before the commit too.
 delete from {queue}
 -- [not fair]
 where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})

@@ -1,9 +1,10 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
--- name: complete_keep
--- Complete the messages of :ids that are held under :token: they move to the history.
--- Index: the primary key. Locks: the database. Both statements commit together: a crash leaves all of them completed,
--- or none.
+-- name: complete
+-- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
+-- Index: the primary key. Locks: the database. The statements commit together: a crash leaves all of them completed, or
+-- none.
+-- [keep]
 insert into {history} (
     {history_row without token}
 )
@@ -11,13 +12,7 @@ select
     {history_row without token with finished_at = {now}}
 from {queue}
 where id in (select value from json_each(:ids)) and token = :token;
-delete from {queue}
-where id in (select value from json_each(:ids)) and token = :token
-returning id{ending};
-
--- name: complete_none
--- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
--- Index: the primary key. Locks: the database. A crash leaves all of them completed, or none.
+-- [end]
 delete from {queue}
 where id in (select value from json_each(:ids)) and token = :token
 returning id{ending};

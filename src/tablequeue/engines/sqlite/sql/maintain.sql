@@ -63,9 +63,11 @@ order by id;
 delete from {queue}
 where id in (select value from json_each(:ids)) and state = 'dead';
 
--- name: expire_keep
--- Up to :n waiting messages whose time is over move to the history, as expired.
--- Index: {table}__expires. Locks: the database. Both statements commit together: a crash leaves all or nothing.
+-- name: expire
+-- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become
+-- dead letters: nothing else could show them.
+-- Index: {table}__expires. Locks: the database. The statements commit together: a crash leaves all or nothing.
+-- [keep]
 insert into {history} (
     {history_row without token}, outcome
 )
@@ -76,15 +78,13 @@ where id in (select id from {queue} where {waiting} and expires_at <= {now} orde
 delete from {queue}
 where id in (select id from {queue} where {waiting} and expires_at <= {now} order by expires_at limit :n)
 returning id;
-
--- name: expire_none
--- Up to :n waiting messages whose time is over become dead letters: there is no history that could show them.
--- Index: {table}__expires. Locks: the database. A crash leaves all or nothing.
+-- [none]
 update {queue}
 set state = 'dead',
     errors = {errors_and_expired}
 where id in (select id from {queue} where {waiting} and expires_at <= {now} order by expires_at limit :n)
 returning id;
+-- [end]
 
 -- name: redrive
 -- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
