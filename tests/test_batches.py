@@ -92,6 +92,23 @@ def test_no_count_of_a_forgotten_batch_stays(place: Place, db: Database) -> None
     assert place.execute(f"select batch_id from {counts_table}") == []  # noqa: S608
 
 
+@only("postgresql", "mariadb")
+def test_ended_batches_are_forgotten_beside_an_open_transaction_that_adds_to_a_batch(
+    place: Place, db: Database
+) -> None:
+    queue = made(db)
+    with queue.batch(now=at(0)) as ended:
+        pass
+    opened(queue, "a")
+    message = claimed(queue)
+    with place.sa_engine().begin() as connection:
+        with queue.batch_of(message, connection=connection) as more:
+            more.push("b")
+        queue.purge_history(0, now=at(1))
+        refuses(BatchNotFound, db.batch, ended.id)
+    assert db.batch(more.id).progress().total == 2
+
+
 @on_engines
 def test_without_a_history_an_ended_batch_is_there_for_a_day(db: Database) -> None:
     queue = db.create_queue("work", payload="text", batches=True, history="none")

@@ -56,9 +56,16 @@ class Batches(Part):
         return [row[0] for row in self._rows(cursor, table, "uncancelled", params)]
 
     def forget_batches(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Forget up to `n` batches of the queue that ended at least `age` seconds ago. Return their number."""
-        cursor.execute(table.statement("forget_batches.ended"), params)
-        forgotten = cursor.rowcount
-        if forgotten:
-            self._run(cursor, table, "forget_batches.counts", {})
+        """Forget up to `n` batches of the queue that ended at least `age` seconds ago. Return their number.
+
+        Counts that no batch has any more go too.
+        """
+        forgotten = self._forget(cursor, table, "", params)
+        self._forget(cursor, table, "_counts", params)
         return forgotten
+
+    def _forget(self, cursor: Cursor, table: Table, what: str, params: Params) -> int:
+        ids = [row[0] for row in self._rows(cursor, table, f"forget_batches.find{what}", params)]
+        if ids:
+            self._run(cursor, table, f"forget_batches.change{what}", {"ids": table.engine.dump_ids(ids)})
+        return len(ids)

@@ -141,12 +141,17 @@ limit :n;
 
 -- name: forget_batches
 -- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
--- Index: ended; the counts, which are few, are read whole. Locks: the rows. A crash leaves some for the
--- next time.
--- name: forget_batches.ended
-delete from {batches}
+-- Looks without locks, and changes by what the looks have found: nobody waits for an open transaction.
+-- Indexes: ended, the primary key; the counts, which are few, are read whole. Locks: the rows.
+-- A crash leaves some for the next time.
+-- name: forget_batches.find
+select id from {batches}
 where queue = '{table}' and ended_at <= {now} - interval :age second
 order by ended_at
 limit :n;
--- name: forget_batches.counts
-delete from {batch_counts} where batch_id not in (select id from {batches});
+-- name: forget_batches.change
+delete {batches} from {given} straight_join {batches} force index (primary) on {batches}.id = given.id;
+-- name: forget_batches.find_counts
+select id from {batch_counts} where batch_id not in (select id from {batches}) limit :n;
+-- name: forget_batches.change_counts
+delete {batch_counts} from {given} straight_join {batch_counts} force index (primary) on {batch_counts}.id = given.id;

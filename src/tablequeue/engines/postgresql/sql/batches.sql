@@ -148,15 +148,17 @@ limit :n;
 
 -- name: forget_batches
 -- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
--- Index: tq__batches_ended; the counts, which are few, are read whole. Locks: the rows. A crash leaves some for the
--- next time.
--- name: forget_batches.ended
-delete from {batches} where id = any(array(
-    select id from {batches}
-    where queue = '{table}' and ended_at <= {now} - cast(:age as float8) * interval '1 second'
-    order by ended_at
-    limit :n
-    for update skip locked
-));
--- name: forget_batches.counts
-delete from {batch_counts} where batch_id not in (select id from {batches});
+-- Looks without locks, and changes by what the looks have found: nobody waits for an open transaction.
+-- Indexes: tq__batches_ended, the primary key, tq__batch_counts_batch; the counts, which are few, are read whole. Locks: the rows.
+-- A crash leaves some for the next time.
+-- name: forget_batches.find
+select id from {batches}
+where queue = '{table}' and ended_at <= {now} - cast(:age as float8) * interval '1 second'
+order by ended_at
+limit :n;
+-- name: forget_batches.change
+delete from {batches} where id = any(cast(:ids as bigint[]));
+-- name: forget_batches.find_counts
+select distinct batch_id from {batch_counts} where batch_id not in (select id from {batches}) limit :n;
+-- name: forget_batches.change_counts
+delete from {batch_counts} where batch_id = any(cast(:ids as bigint[]));
