@@ -22,6 +22,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -78,7 +79,8 @@ PATIENCE = 900.0
 """Seconds within which a job must have written a batch."""
 HERE, EXECUTORS = "local[2]", "local-cluster[2,1,1024]"
 
-Row = tuple[int, str, Any]
+Row = tuple[int, int, int]
+"""The id of a message, its number, and when it was pushed, in microseconds since 1970."""
 
 
 class Attack:
@@ -157,6 +159,7 @@ class Attack:
         way = random.choice(ways)
         if way():
             self.kills[way.__name__] += 1
+            print(f"{self.kills.total()}: {way.__name__}, {self.left()} messages left", file=sys.stderr, flush=True)
 
     def whole_job(self) -> bool:
         kill(self.job.pid)
@@ -211,7 +214,10 @@ class Attack:
     # -- what is there in the end --------------------------------------------------------------------------------------
 
     def faults(self) -> list[str]:
-        rows = [*self._archive(), *((each.id, each.payload["n"], each.pushed_at) for each in self.raw.history(10**7))]
+        rows = [
+            *self._archive(),
+            *((each.id, each.payload["n"], micros(each.pushed_at)) for each in self.raw.history(10**7)),
+        ]
         ended, bad = {*rows}, {each.id for each in self.raw.dead(10**7)}
         found = [f"{count} messages are {state}" for state, count in self._left().items()]
         if bad != {id for id, n in self.pushed.items() if n % 50 == 7}:
@@ -241,7 +247,7 @@ class Attack:
                 duck.register("found", table)
             else:
                 duck.execute(f"create view found as from read_parquet({[str(path) for path in table]!r})")
-            query = "select id, cast(payload ->> '$.n' as bigint), pushed_at from found"
+            query = "select id, cast(payload ->> '$.n' as bigint), epoch_us(pushed_at) from found"
             yield from duck.execute(query).fetchall()
 
     def _parquet(self) -> Iterator[Row]:
@@ -259,6 +265,10 @@ class Attack:
             return self._rows(catalogue.load_table("lake.numbers").scan().to_arrow())
         finally:
             catalogue.close()
+
+
+def micros(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def run(url: str, server: Server | None, sinks: Sequence[str], master: str, kills: int) -> tuple[str, list[str]]:
