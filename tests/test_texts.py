@@ -121,6 +121,7 @@ def test_the_sections_of_a_text_are_all_of_it(name: str) -> None:
 # A loop, not a test for each text: to make and report hundreds of tests takes longer than to read the texts.
 @pytest.mark.parametrize("name", FOLDERS)
 def test_each_text_begins_with_what_it_is_for(name: str) -> None:
+    assert all(len(line) <= 120 for text in texts_in(name, "parts").values() for line in text.splitlines())
     for operation in operations_of(name):
         text = sql_text(name, operation)
         header = re.match(r"(?:-- [^[].*\n)+", text)

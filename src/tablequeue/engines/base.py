@@ -7,7 +7,6 @@ and a table calls its engine, and two modules must not import each other.
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -25,7 +24,17 @@ from tablequeue.engines.columns import listed
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.params import Params as Params
-from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
+from tablequeue.engines.texts import (
+    RANKS,
+    Client,
+    Row,
+    chosen,
+    filled_in,
+    parts_of,
+    ready_states,
+    sql_text,
+    statements_in,
+)
 from tablequeue.engines.walks import Share, Walks
 from tablequeue.errors import BadDefinition, TablequeueError
 from tablequeue.model.definition import Definition
@@ -361,15 +370,19 @@ class EngineBase(ABC):
         instead   values that override those of its `{words}`.
         """
         words = self.words(table, state) if isinstance(table, Table) else self.common_words()
-        words = {**words, **instead}
         expressions = self.expressions
         if isinstance(table, Table) and table.brief:
             start = {"payload": f"{self.payload_start(table.definition)} as payload", "headers": "null as headers"}
             expressions = {name: {**expressions[name], **start} for name in READ}
         text = listed(sql_text(self.name, operation), expressions)
         if isinstance(table, Table):
-            text = "\n".join(chosen(text, conditions(table.definition))) + "\n"
-        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text)
+            text = "\n".join(chosen(text, conditions(table.definition)))
+        return f"{self.filled_in(text, {**words, **instead}, table)}\n"
+
+    def filled_in(self, text: str, words: Mapping[str, str], table: Statements) -> str:
+        """Return the text with its `{words}`, and with the parts that it names."""
+        met = conditions(table.definition) if isinstance(table, Table) else set()
+        return filled_in(text, words, met, parts_of(self.name).__getitem__)
 
     def payload_start(self, definition: Definition) -> str:
         """Return the expression of the first `BRIEF` characters of a payload, or bytes; see `expressions`."""
@@ -441,19 +454,17 @@ class EngineBase(ABC):
             "moved": f"{queue}{PART}moved",
             "slots": f"{queue}{PART}slots",
             "rate": f"{queue}{PART}rate",
-            # How many messages a claim may claim.
-            "claim_limit": ":n",
-            "take_limit": ":n",
             # Of a queue with limits: whether it has a place, the seconds until the rate allows a message, and the
             # numbers for the text that creates it.
             "room": f"(select count(*) from {queue} where state = 'in_progress') < ({self.places.format(queue)})"  # noqa: S608
             if definition.concurrency
             else "1 = 1",
-            "until_room": f"(select {self.until_token} from {queue}{PART}rate)" if definition.rate else "0",  # noqa: S608
+            "until_rate": f"(select {self.until_token} from {queue}{PART}rate)" if definition.rate else "0",  # noqa: S608
             "stripes": f"{queue}{PART}stripes",
             "last_stripe": str(STRIPES - 1),
             "group_rates": f"{queue}{PART}group_rates",
             "per_group": str(definition.per_group or 0),
+            "looked_at": str(LOOKED_AT),
             "group_step": str(definition.group_rate.step if definition.group_rate else 0),
             "group_burst": str(definition.group_rate.burst if definition.group_rate else 0),
             # The predicate of a claim without the low-water mark.

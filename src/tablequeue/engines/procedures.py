@@ -186,7 +186,7 @@ def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, st
                 text = syntax.kept(text, values["into"])
             return _bound(engine, text, values).replace("\n", margin)
 
-        lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))
+        lines.append(engine.filled_in(_SQL.sub(statement, line), words, table))
     # The words of the engine may have parameters too: the clock has one.
     return "\n".join(_bound(engine, line, {}) for line in lines).strip()
 

@@ -16,6 +16,8 @@ from tablequeue.model.definition import Definition
 from tablequeue.model.message import DUE_AT, ID, PRIORITY
 
 Row = Sequence[Any]
+# A word in a text, or the name of a part and what it knows.
+_WORD = re.compile(r"\{\w+(?: \w+(?:=\w+)?)*\}")
 
 # The keys that sort claimed rows in the order of the queue, because the database may return them in any order. None:
 # they sort as tuples, by id.
@@ -79,18 +81,55 @@ def operations_of(engine: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in texts_in(engine, "sql") if "." not in name))
 
 
+@cache
+def parts_of(engine: str) -> Mapping[str, str]:
+    """Return the texts of an engine that are parts of other texts, by name, without comments."""
+    return {
+        name: re.sub(r"(?m)^-- (?!\[).*\n", "", text).rstrip("\n") for name, text in texts_in(engine, "parts").items()
+    }
+
+
 def chosen(text: str, met: set[str]) -> Iterator[str]:
     """Return the lines for queues that meet the conditions `met`.
 
-    The lines after `-- [keep not grouped]`, up to the next such line or `-- [end]`, are for such queues only.
+    The lines after `-- [keep not grouped]`, or `-- [rate or fair keep]`, up to the next such line or `-- [end]` are for
+    such queues only; those after `-- [else]` are for all that did not meet the line before.
     """
     wanted = True
     for line in text.splitlines():
         if mark := re.fullmatch(r"\s*-- \[([\w ]+)\]", line):
-            words = re.findall(r"(not )?(\w+)", mark[1])
-            wanted = mark[1] == "end" or all((word in met) is not bool(no) for no, word in words)
+            wanted = mark[1] == "end" or (not wanted if mark[1] == "else" else meets(mark[1], met))
         elif wanted:
             yield line
+
+
+def meets(needed: str, met: set[str]) -> bool:
+    """Return whether a queue that meets the conditions `met` is one of those that a line of conditions names."""
+    ways = (re.findall(r"(not )?(\w+)", way) for way in needed.split(" or "))
+    return any(all((word in met) is not bool(no) for no, word in way) for way in ways)
+
+
+def filled_in(text: str, words: Mapping[str, str], met: set[str], part: Callable[[str], str]) -> str:
+    """Return the text with its `{words}`: what `words` has of that name, or else the part of that name.
+
+    The part knows what stands after its name: conditions that it meets in addition, and words, as in `{left of=ready}`.
+    """
+    lines = []
+    for line in text.splitlines():
+        margin = "\n" + line[: len(line) - len(line.lstrip())]
+
+        def value(match: re.Match[str], margin: str = margin) -> str:
+            name, *given = match[0][1:-1].split()
+            if name in words:
+                return words[name]
+            more = dict(one.split("=") for one in given if "=" in one)
+            inner = met.union(given)
+            lines_of_part = "\n".join(chosen(part(name), inner))
+            return filled_in(lines_of_part, {**words, **more}, inner, part).replace("\n", margin)
+
+        if (done := _WORD.sub(value, line)).strip() or not line:
+            lines.append(done)
+    return "\n".join(lines)
 
 
 def statements_in(text: str) -> list[str]:

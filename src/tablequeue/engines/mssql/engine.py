@@ -35,7 +35,7 @@ from tablequeue.engines.mssql.refusals import (
     translated,
 )
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
-from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServerRanges, SQLServerTopics
+from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
@@ -203,8 +203,9 @@ class SQLServer(Engine):
         grouped = definition.grouped
         target_turns = f"{words['target']}{PART}turns (group_key)"
         target_grouped = table.dead_letters is not None and table.dead_letters.definition.grouped
-        words |= fair_words(definition, words)
-        return words | {
+        return {
+            **words,
+            **fair_words(table),
             # The filter of the index of a state, and the state itself if the index has more than one.
             "default_due": "@now" if definition.order == "due" else "null",
             "in_state": f"{ready_states(definition)} and state = 'ready'"
@@ -241,9 +242,6 @@ class SQLServer(Engine):
         # The lowest and the highest id of a run that are in the range from @begins to @ends.
         words = super().topic_words(table)
         return words | {
-            "finished_messages": FINISHED,
-            "pieces": PIECES.format(**words, finished_messages=FINISHED),
-            "unclaimed": UNCLAIMED.format(**words),
             "low": "iif(run.first_offset < @begins, run.first_id + @begins - run.first_offset, run.first_id)",
             "high": "iif(run.first_offset + run.last_id - run.first_id > @ends, "
             "run.first_id + @ends - run.first_offset, run.last_id)",

@@ -25,7 +25,7 @@ from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, commits_each
 from tablequeue.engines.mysql.messages import MySQLMessages
-from tablequeue.engines.mysql.range_reads import FINISHED, PIECES, UNCLAIMED, MySQLRangeReads
+from tablequeue.engines.mysql.range_reads import MySQLRangeReads
 from tablequeue.engines.mysql.ranges import MySQLRanges
 from tablequeue.engines.mysql.reads import MySQLReads
 from tablequeue.engines.mysql.refusals import number_of, translated
@@ -157,14 +157,6 @@ class MySQL(Engine):
             "piece": "json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece",
             "run": "json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', "
             "high bigint path '$[2]')) as run",
-        }
-
-    def topic_words(self, table: Table) -> dict[str, str]:
-        words = super().topic_words(table)
-        return words | {
-            "finished_messages": FINISHED,
-            "pieces": PIECES.format(**words, finished_messages=FINISHED),
-            "unclaimed": UNCLAIMED.format(**words),
         }
 
     def after(self, seconds: str) -> str:

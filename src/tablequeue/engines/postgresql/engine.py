@@ -14,6 +14,7 @@ from tablequeue.engines.base import ProcedureSyntax, Table, ending
 from tablequeue.engines.columns import TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
@@ -24,18 +25,12 @@ from tablequeue.engines.postgresql.connection import (
     reading_text,
     refused_server,
 )
-from tablequeue.engines.postgresql.fair import SLOT, fair_words, until_group
-from tablequeue.engines.postgresql.limits import UNTIL_TOKEN, limit_words
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
 from tablequeue.engines.postgresql.messages import PostgreSQLMessages
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
 from tablequeue.engines.postgresql.staging import PostgreSQLStaging
 from tablequeue.engines.postgresql.topics import (
-    FINISHED,
-    LAST_ID,
-    PIECES,
-    UNCLAIMED,
     PostgreSQLRangeReads,
     PostgreSQLRanges,
     PostgreSQLTopics,
@@ -47,6 +42,8 @@ from tablequeue.model.definition import Definition
 from tablequeue.model.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS, MOST_ERRORS
 from tablequeue.model.names import PART
 
+# A slot of 64 bits: two of 3,000,000 groups share one with a chance of one in 4,000,000.
+SLOT = "hashtextextended(coalesce(group_key, ''), 0)"
 # The columns of the rows that functions return.
 TYPES = {
     "id": "bigint",
@@ -129,7 +126,10 @@ class PostgreSQL(Engine):
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"
     clock = f"coalesce(cast(:now as timestamptz), {own_clock})"
-    until_token = UNTIL_TOKEN.format(now=clock)
+    until_token = (
+        f"cast(greatest(0, greatest(0, extract(epoch from spent_until - {clock}) * 1000000) "
+        "- (burst - 1) * step) / 1000000 as float8)"
+    )
     client = Client(
         "psql",
         "With `psql --single-transaction` it is all or nothing.",
@@ -182,9 +182,6 @@ class PostgreSQL(Engine):
         waiting, notifying, pushing = (f"hashtextextended('{table.channel}', {key})" for key in LOCKS)
         now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
         words = super().words(table, state)
-        words |= limit_words(definition, words)
-        if definition.group_limited:
-            words["until_room"] = f"greatest({words['until_room']}, {until_group(definition, words)})"
         return {
             **words,
             # Of a queue with batches: what ends the statement of a completion whose rows are `finished`.
@@ -209,7 +206,11 @@ class PostgreSQL(Engine):
             # began and it is ready again, the claim locks the row but does not find it. A claim above a mark that finds
             # nothing starts again at once. A claim in a lifo queue does not: there, with 8 threads that pop and release
             # the same message, one pop in 800 returned nothing.
-            **fair_words(definition, words),
+            "ring_of_session": f"{words['table']}{PART}ring",
+            "ring_steps": str(STEPS),
+            "ring_starts": f"array[served, {LOWEST}]",
+            "ring_above": f"array[{HIGHEST}, {LOWEST}]",
+            "ring_ends": f"array[{HIGHEST}, served]",
             "row": "ctid" if table.claims_above_mark else "id",
             # Notifies waiting consumers at the commit, or returns that another connection must: see listener.py.
             "waited_for": (
@@ -227,12 +228,10 @@ class PostgreSQL(Engine):
         # By the table, not by its name, which may have its schema or not.
         locked = zip((words["log"], words["ranges"], words["log"]), TOPIC_LOCKS, strict=True)
         parts = f"{words['log']}{PART}parts"
-        last_id = LAST_ID.format(**words, parts=parts)
         sequencing, claiming, trimming = (f"hashoidextended(cast('{name}' as regclass), {key})" for name, key in locked)
         return {
             **words,
             "parts": parts,
-            "last_id": last_id,
             "segment": f"cast({SEGMENT} as bigint)",
             "claim_range": f"{words['ranges']}_claim",
             "read_range": f"{words['ranges']}_read",
@@ -241,9 +240,6 @@ class PostgreSQL(Engine):
             "range_lock": claiming,
             "range_key": str(TOPIC_LOCKS[1]),
             "trim_lock": trimming,
-            "finished_messages": FINISHED,
-            "pieces": PIECES.format(**words, finished_messages=FINISHED),
-            "unclaimed": UNCLAIMED.format(**words, last_id=last_id),
         }
 
     def after(self, seconds: str) -> str:

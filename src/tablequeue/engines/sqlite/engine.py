@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
-from tablequeue.engines.base import Table
 from tablequeue.engines.columns import common_expressions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -18,20 +17,18 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
-from tablequeue.engines.sqlite.fair import SLOT, fair_words, until_group
+from tablequeue.engines.sqlite.fair import SLOT
 from tablequeue.engines.sqlite.file import missing, path_of, refuse_other_file
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
 from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging, SQLiteStreams
 from tablequeue.engines.sqlite.refusals import translated
-from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
+from tablequeue.engines.sqlite.topics import SQLiteTopics
 from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
 from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
 from tablequeue.model.names import PART
 
-# How many messages a claim may claim in a queue that limits those in progress. A negative limit would be none.
-PLACED = "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 # The errors of a row and one more, as `with_error` of model/message.py.
@@ -111,18 +108,6 @@ class SQLite(Engine):
     listener = SQLiteListener
     _path: str | None = None
     """The file of the database; None if it is in memory, or its name is not in the URL."""
-
-    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
-        words = super().words(table, state)
-        definition = table.definition
-        if definition.concurrency is not None:
-            words["claim_limit"] = PLACED.format(**words)
-        if definition.group_limited:
-            words["until_room"] = f"max({words['until_room']}, {until_group(definition, words)} / 1e6)"
-        return words | fair_words(definition, words)
-
-    def topic_words(self, table: Table) -> dict[str, str]:
-        return {**super().topic_words(table), "finished_messages": FINISHED}
 
     def after(self, seconds: str) -> str:
         return f"{self.clock} + cast({seconds} * 1000000 as integer)"

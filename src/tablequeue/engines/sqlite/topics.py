@@ -7,12 +7,6 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.sqlite.messages import insert_many
 from tablequeue.engines.topics import Topics
 
-# The messages that a range has finished; see `create_ranges`.
-FINISHED = """(
-    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
-    - json_array_length(coalesce(apart_ids, '[]'))
-)"""
-
 
 class SQLiteTopics(Topics):
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:

@@ -319,9 +319,9 @@ with spans as (
         select
             claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
             (
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        ) as finished, interval_of.low, interval_of.high
+                coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(json_length(apart_ids), 0)
+            ) as finished, interval_of.low, interval_of.high
         from tq_events__s1__ranges as claimed
         straight_join json_table(
             claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
@@ -386,9 +386,9 @@ from (
         select
             claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
             (
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        ) as finished, interval_of.low, interval_of.high
+                coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(json_length(apart_ids), 0)
+            ) as finished, interval_of.low, interval_of.high
         from tq_events__s1__ranges as claimed
         straight_join json_table(
             claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
@@ -465,17 +465,17 @@ from (
             cast(null as datetime(6)) as due_at, popped_at as first_popped_at, popped_at, lease_until,
             cast(null as datetime(6)) as finished_at, null as errors
         from (
-        select
-            claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
-            (
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        ) as finished, interval_of.low, interval_of.high
-        from tq_events__s1__ranges as claimed
-        straight_join json_table(
-            claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
-        ) as interval_of
-    ) as piece
+            select
+                claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
+                (
+                    coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+                    - coalesce(json_length(apart_ids), 0)
+                ) as finished, interval_of.low, interval_of.high
+            from tq_events__s1__ranges as claimed
+            straight_join json_table(
+                claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
+            ) as interval_of
+        ) as piece
         straight_join tq_events as log force index (primary) on log.id between piece.low and piece.high
         where lease_until is not null and log.id between :low and :high
             and (left_ids is null or not json_contains(left_ids, cast(log.id as char)))
@@ -504,9 +504,9 @@ from (
         select
             claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
             (
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        ) as finished, interval_of.low, interval_of.high
+                coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(json_length(apart_ids), 0)
+            ) as finished, interval_of.low, interval_of.high
         from tq_events__s1__ranges as claimed
         straight_join json_table(
             claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
@@ -577,17 +577,17 @@ select
     cast(null as datetime(6)) as due_at, popped_at as first_popped_at, popped_at, lease_until,
     cast(null as datetime(6)) as finished_at, null as errors
 from (
-        select
-            claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
-            (
+    select
+        claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
+        (
             coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
             - coalesce(json_length(apart_ids), 0)
         ) as finished, interval_of.low, interval_of.high
-        from tq_events__s1__ranges as claimed
-        straight_join json_table(
-            claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
-        ) as interval_of
-    ) as piece
+    from tq_events__s1__ranges as claimed
+    straight_join json_table(
+        claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
+    ) as interval_of
+) as piece
 straight_join tq_events as log force index (primary) on log.id between piece.low and piece.high
 where lease_until is not null and log.id > :after
     and (left_ids is null or not json_contains(left_ids, cast(log.id as char)))
@@ -715,9 +715,9 @@ select
         end as signed)
         from (
             select last_offset, (
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        ) as finished
+                coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(json_length(apart_ids), 0)
+            ) as finished
             from tq_events__s1__ranges where messages > 0 order by id desc limit 100000
         ) as claimed
     ),
@@ -748,9 +748,9 @@ with spans as (
         select
             claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
             (
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        ) as finished, interval_of.low, interval_of.high
+                coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(json_length(apart_ids), 0)
+            ) as finished, interval_of.low, interval_of.high
         from tq_events__s1__ranges as claimed
         straight_join json_table(
             claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')

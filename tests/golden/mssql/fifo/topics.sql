@@ -637,12 +637,12 @@ from (
         select
             held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
             held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
-            case
-                when left_ids is not null then (select count(*) from openjson(left_ids))
-                when finished_at is not null then messages
-                else 0
-            end - (select count(*) from openjson(apart_ids))
-        ) as finished,
+                case
+                    when left_ids is not null then (select count(*) from openjson(left_ids))
+                    when finished_at is not null then messages
+                    else 0
+                end - (select count(*) from openjson(apart_ids))
+            ) as finished,
             run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
             iif(
                 run.first_offset + run.last_id - run.first_id > held.last_offset,
@@ -716,12 +716,12 @@ from (
         select
             held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
             held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
-            case
-                when left_ids is not null then (select count(*) from openjson(left_ids))
-                when finished_at is not null then messages
-                else 0
-            end - (select count(*) from openjson(apart_ids))
-        ) as finished,
+                case
+                    when left_ids is not null then (select count(*) from openjson(left_ids))
+                    when finished_at is not null then messages
+                    else 0
+                end - (select count(*) from openjson(apart_ids))
+            ) as finished,
             run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
             iif(
                 run.first_offset + run.last_id - run.first_id > held.last_offset,
@@ -846,27 +846,27 @@ from (
             consumer, pushed_at, cast(null as datetime2(6)) as due_at, popped_at as first_popped_at, popped_at,
             lease_until, cast(null as datetime2(6)) as finished_at, cast(null as nvarchar(max)) as errors
         from (
-        select
-            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
-            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
-            case
-                when left_ids is not null then (select count(*) from openjson(left_ids))
-                when finished_at is not null then messages
-                else 0
-            end - (select count(*) from openjson(apart_ids))
-        ) as finished,
-            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
-            iif(
-                run.first_offset + run.last_id - run.first_id > held.last_offset,
-                run.first_id + held.last_offset - run.first_offset, run.last_id
-            ) as high
-        from tq_events__s1__ranges as held
-        inner join tq_events__runs as run on run.first_offset <= held.last_offset
-            and run.first_offset >= coalesce(
-                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
-                0
-            )
-    ) as piece
+            select
+                held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+                held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+                    case
+                        when left_ids is not null then (select count(*) from openjson(left_ids))
+                        when finished_at is not null then messages
+                        else 0
+                    end - (select count(*) from openjson(apart_ids))
+                ) as finished,
+                run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+                iif(
+                    run.first_offset + run.last_id - run.first_id > held.last_offset,
+                    run.first_id + held.last_offset - run.first_offset, run.last_id
+                ) as high
+            from tq_events__s1__ranges as held
+            inner join tq_events__runs as run on run.first_offset <= held.last_offset
+                and run.first_offset >= coalesce(
+                    (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+                    0
+                )
+        ) as piece
         cross apply (
             select top (@n) log.id, log.pushed_at, log.producer, log.group_key, log.headers, log.payload
             from tq_events as log with (readpast, readcommittedlock)
@@ -916,12 +916,12 @@ from (
         select
             held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
             held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
-            case
-                when left_ids is not null then (select count(*) from openjson(left_ids))
-                when finished_at is not null then messages
-                else 0
-            end - (select count(*) from openjson(apart_ids))
-        ) as finished,
+                case
+                    when left_ids is not null then (select count(*) from openjson(left_ids))
+                    when finished_at is not null then messages
+                    else 0
+                end - (select count(*) from openjson(apart_ids))
+            ) as finished,
             run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
             iif(
                 run.first_offset + run.last_id - run.first_id > held.last_offset,
@@ -1058,12 +1058,12 @@ from (
         select
             held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
             held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
-            case
-                when left_ids is not null then (select count(*) from openjson(left_ids))
-                when finished_at is not null then messages
-                else 0
-            end - (select count(*) from openjson(apart_ids))
-        ) as finished,
+                case
+                    when left_ids is not null then (select count(*) from openjson(left_ids))
+                    when finished_at is not null then messages
+                    else 0
+                end - (select count(*) from openjson(apart_ids))
+            ) as finished,
             run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
             iif(
                 run.first_offset + run.last_id - run.first_id > held.last_offset,
@@ -1294,12 +1294,12 @@ select
         end
         from (
             select top (100000) last_offset, cast((
-            case
-                when left_ids is not null then (select count(*) from openjson(left_ids))
-                when finished_at is not null then messages
-                else 0
-            end - (select count(*) from openjson(apart_ids))
-        ) as bigint) as finished
+                case
+                    when left_ids is not null then (select count(*) from openjson(left_ids))
+                    when finished_at is not null then messages
+                    else 0
+                end - (select count(*) from openjson(apart_ids))
+            ) as bigint) as finished
             from tq_events__s1__ranges
             where messages > 0
             order by id desc
@@ -1348,27 +1348,27 @@ select
     range_id, low, high, consumer, popped_at, finished_at, left_ids, apart_ids,
     iif(high - low + 1 > messages - finished, high - low + 1 - (messages - finished), 0)
 from (
-        select
-            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
-            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+    select
+        held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+        held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
             case
                 when left_ids is not null then (select count(*) from openjson(left_ids))
                 when finished_at is not null then messages
                 else 0
             end - (select count(*) from openjson(apart_ids))
         ) as finished,
-            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
-            iif(
-                run.first_offset + run.last_id - run.first_id > held.last_offset,
-                run.first_id + held.last_offset - run.first_offset, run.last_id
-            ) as high
-        from tq_events__s1__ranges as held
-        inner join tq_events__runs as run on run.first_offset <= held.last_offset
-            and run.first_offset >= coalesce(
-                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
-                0
-            )
-    ) as piece
+        run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+        iif(
+            run.first_offset + run.last_id - run.first_id > held.last_offset,
+            run.first_id + held.last_offset - run.first_offset, run.last_id
+        ) as high
+    from tq_events__s1__ranges as held
+    inner join tq_events__runs as run on run.first_offset <= held.last_offset
+        and run.first_offset >= coalesce(
+            (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+            0
+        )
+) as piece
 where finished > 0 and finished_at > @since and finished_at <= @now
     and range_id >= (
         select min(claimed.id) from (select top (@n) id from tq_events__s1__ranges order by id desc) as claimed

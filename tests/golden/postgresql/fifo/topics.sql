@@ -304,10 +304,10 @@ create or replace function tq_events__sequence_all(all_holes boolean) returns vo
     begin
         while more loop
             more = exists (select from tq_events where id > greatest(
-            (select last_id from tq_events__runs order by last_id desc limit 1),
-            (select last_id from tq_events__holes order by first_id desc limit 1),
-            (select last_id from tq_events__parts order by first_id desc limit 1)
-        ) offset 99999);
+                (select last_id from tq_events__runs order by last_id desc limit 1),
+                (select last_id from tq_events__holes order by first_id desc limit 1),
+                (select last_id from tq_events__parts order by first_id desc limit 1)
+            ) offset 99999);
             perform tq_events__sequence(all_holes, true);
         end loop;
     end;
@@ -637,9 +637,9 @@ with spans as materialized (
         select
             range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
             finished_at, left_ids, apart_ids, (
-            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(cardinality(apart_ids), 0)
-        ) as finished,
+                coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(cardinality(apart_ids), 0)
+            ) as finished,
             run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
             least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
         from tq_events__s1__ranges as range
@@ -705,9 +705,9 @@ from (
         select
             range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
             finished_at, left_ids, apart_ids, (
-            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(cardinality(apart_ids), 0)
-        ) as finished,
+                coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(cardinality(apart_ids), 0)
+            ) as finished,
             run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
             least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
         from tq_events__s1__ranges as range
@@ -796,9 +796,9 @@ from (
         select
             range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
             finished_at, left_ids, apart_ids, (
-            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(cardinality(apart_ids), 0)
-        ) as finished,
+                coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(cardinality(apart_ids), 0)
+            ) as finished,
             run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
             least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
         from tq_events__s1__ranges as range
@@ -839,9 +839,9 @@ from (
         select
             range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
             finished_at, left_ids, apart_ids, (
-            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(cardinality(apart_ids), 0)
-        ) as finished,
+                coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(cardinality(apart_ids), 0)
+            ) as finished,
             run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
             least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
         from tq_events__s1__ranges as range
@@ -928,20 +928,20 @@ select
     consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at, lease_until,
     cast(null as timestamptz) as finished_at, null as errors
 from (
-        select
-            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
-            finished_at, left_ids, apart_ids, (
+    select
+        range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+        finished_at, left_ids, apart_ids, (
             coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
             - coalesce(cardinality(apart_ids), 0)
         ) as finished,
-            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
-            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
-        from tq_events__s1__ranges as range
-        join tq_events__runs as run
-            on run.first_offset >= coalesce(
-                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
-            ) and run.first_offset <= range.last_offset
-    ) as piece
+        run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+        least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+    from tq_events__s1__ranges as range
+    join tq_events__runs as run
+        on run.first_offset >= coalesce(
+            (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+        ) and run.first_offset <= range.last_offset
+) as piece
 cross join lateral (
     select *
     from tq_events
@@ -1066,9 +1066,9 @@ select
         end
         from (
             select last_offset, (
-            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(cardinality(apart_ids), 0)
-        ) as finished
+                coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(cardinality(apart_ids), 0)
+            ) as finished
             from tq_events__s1__ranges where messages > 0 order by id desc limit 100000
         ) as claimed
     ),
@@ -1100,9 +1100,9 @@ with spans as materialized (
         select
             range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
             finished_at, left_ids, apart_ids, (
-            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(cardinality(apart_ids), 0)
-        ) as finished,
+                coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+                - coalesce(cardinality(apart_ids), 0)
+            ) as finished,
             run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
             least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
         from tq_events__s1__ranges as range
@@ -1143,10 +1143,10 @@ select
         when paused.until is not null then cast(extract(epoch from paused.until - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
         when exists (select 1 from tq_events__s1 where state = 'ready')
             or exists (select 1 from tq_events where id > greatest(
-            (select last_id from tq_events__runs order by last_id desc limit 1),
-            (select last_id from tq_events__holes order by first_id desc limit 1),
-            (select last_id from tq_events__parts order by first_id desc limit 1)
-        ))
+                (select last_id from tq_events__runs order by last_id desc limit 1),
+                (select last_id from tq_events__holes order by first_id desc limit 1),
+                (select last_id from tq_events__parts order by first_id desc limit 1)
+            ))
             or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
                 > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
             or exists (

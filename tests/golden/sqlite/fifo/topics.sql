@@ -247,15 +247,15 @@ where log.id = :id and (
 with spans as materialized (
     select
         consumer, popped_at, finished_at, left_ids, apart_ids, messages - (
-    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
-    - json_array_length(coalesce(apart_ids, '[]'))
-) as others,
+            coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+            - json_array_length(coalesce(apart_ids, '[]'))
+        ) as others,
         max(first_offset, :low) as low, min(last_offset, :high) as high
     from tq_events__s1__ranges
     where (
-    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
-    - json_array_length(coalesce(apart_ids, '[]'))
-) > 0 and (lease_until is null or not :final)
+        coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+        - json_array_length(coalesce(apart_ids, '[]'))
+    ) > 0 and (lease_until is null or not :final)
         and finished_at >= :since and finished_at < :until
         and first_offset <= :high and last_offset >= :low
 ), counted as (
@@ -306,9 +306,9 @@ from (
     select first_offset as low, last_offset as high
     from tq_events__s1__ranges
     where (
-    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
-    - json_array_length(coalesce(apart_ids, '[]'))
-) > 0 and finished_at >= :since and finished_at < :until
+        coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+        - json_array_length(coalesce(apart_ids, '[]'))
+    ) > 0 and finished_at >= :since and finished_at < :until
     union all
     select min(id), max(id) from tq_events__s1_history where finished_at >= :since and finished_at < :until
 ) as bounds;
@@ -505,9 +505,9 @@ select
         end
         from (
             select last_offset, (
-    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
-    - json_array_length(coalesce(apart_ids, '[]'))
-) as finished
+                coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+                - json_array_length(coalesce(apart_ids, '[]'))
+            ) as finished
             from tq_events__s1__ranges where messages > 0 order by id desc limit 100000
         )
     ),
@@ -528,9 +528,9 @@ with spans as materialized (
         sum(finished) over (order by finished_at desc rows unbounded preceding) as so_far
     from (
         select *, (
-    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
-    - json_array_length(coalesce(apart_ids, '[]'))
-) as finished
+            coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+            - json_array_length(coalesce(apart_ids, '[]'))
+        ) as finished
         from tq_events__s1__ranges
         where id >= (select min(id) from (select id from tq_events__s1__ranges order by id desc limit :n))
     )

@@ -56,7 +56,7 @@ declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 -- [end]
 declare @now datetime2(6) = {now};
 -- [fair]
-{take_in_turn}
+{in_turn take}
 -- [end]
 with next as (
     select top (@n)

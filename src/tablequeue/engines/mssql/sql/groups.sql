@@ -30,7 +30,7 @@ drop table if exists {turns};
 -- Index: {table}__ready, one look for each group. Locks: shared ones while it reads; locked rows are skipped.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
-{ring_of_n}
+{ring_of_groups}
 select top (1) slot from @ring order by newid();
 
 -- name: claim_run

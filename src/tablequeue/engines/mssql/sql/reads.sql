@@ -28,7 +28,9 @@ where id = @id;
 -- READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that change one of these rows.
 declare @now datetime2(6) = {now};
 -- [group_limited]
+-- [group_limited]
 {until_group}
+-- [end]
 -- [end]
 select
     case

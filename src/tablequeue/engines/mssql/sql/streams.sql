@@ -90,7 +90,7 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @now datetime2(6) = {now};
 -- [fair]
-{in_turn_up_to_high}
+{in_turn up_to_high}
 -- [end]
 with next as (
     select top (@n)

@@ -27,7 +27,7 @@ select
         -- [end]
         -- [limited]
         when exists (select 1 from {queue} force index ({claim_index}) where {free}) then case
-            when {room} then {until_room}
+            when {room} then {until_rate}
             else timestampdiff(microsecond, {now}, (
                 select min(sweep_at) from {queue} force index ({table}__state) where state = 'in_progress'
             )) / 1e6
@@ -51,7 +51,7 @@ select
     paused.until is not null as paused
     -- [limited]
     , false as pushing, exists (select 1 from {queue} force index ({claim_index}) where {free})
-        and not ({room} and {until_room} <= 0) as held
+        and not ({room} and {until_rate} <= 0) as held
     -- [end]
 from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
 

@@ -65,7 +65,7 @@ with {bucket}claimed as (
     ))
 -- [keep fair]
     where id = any(array(
-        {take_in_turn}
+        {in_turn take}
     ))
 -- [keep]
     returning *
@@ -97,7 +97,7 @@ where id = any(array(
 ))
 -- [none fair]
 where id = any(array(
-    {take_in_turn}
+    {in_turn take}
 ))
 -- [end]
 returning

@@ -75,7 +75,7 @@ with finished as (
     -- [end]
     -- [fair]
     where id = any(array(
-        {in_turn_if_completed}
+        {in_turn if_completed}
     ))
     -- [end]
     returning

@@ -75,7 +75,7 @@ drop function if exists {queue}__closed(text[]);
 -- name: claim_ring
 -- The slot of a random one of up to :n groups that have something ready, in turn. A process begins behind it.
 -- Index: {table}__ready, one look for each group. Locks: none.
-{ring_of_n}
+{ring_of_groups of_n}
 select slot from ring where id is not null order by random() limit 1;
 
 -- name: claim_run

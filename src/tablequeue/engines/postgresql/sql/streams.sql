@@ -90,7 +90,7 @@ where id = any(array(
 -- [end]
 -- [fair]
 where id = any(array(
-    {in_turn_up_to_high}
+    {in_turn up_to_high}
 ))
 -- [end]
 -- [not limited]

@@ -43,19 +43,19 @@ select
         consumer = :consumer}
 from {queue}
 -- [keep in_order]
-where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit});
+where id in (select id from {queue} where {claimable} order by {order_by} limit :n);
 -- [keep fair]
 where id in (
-    {take_in_turn}
+    {in_turn take}
 );
 -- [end]
 delete from {queue}
 -- [not fair]
-where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
+where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
 -- [end]
 -- [fair]
 where id in (
-    {take_in_turn}
+    {in_turn take}
 )
 -- [end]
 returning

@@ -83,7 +83,7 @@ where id in (
 -- [end]
 -- [fair]
 where id in (
-    {in_turn_up_to_high}
+    {in_turn up_to_high}
 )
 -- [end]
 returning id{and_slot};
