@@ -21,7 +21,7 @@ PLOTS = DOCS / "performance"
 # In the order of the page.
 WORKLOADS = (
     "one_by_one", "bulk", "cost", "topics", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark",
-    "workers", "idle", "lateness", "sqs",
+    "spark_lakes", "workers", "idle", "lateness", "sqs",
 )  # fmt: skip
 
 HEAD = """# Performance

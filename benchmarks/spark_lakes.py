@@ -1,6 +1,6 @@
 """Compare the sinks of lakes: ToDelta and ToIceberg beside ToParquet, for a batch that Spark has computed.
 
-    python -m benchmarks.spark_lakes [--rows 5000000] [--repeats 5] [--memory ToDelta]
+    python -m benchmarks.spark_lakes [--full] [--rows 1000000] [--repeats 5] [--memory ToDelta]
 
 With --memory it writes one batch by one sink instead, as a stage does, with two executors apart from the driver, and
 tells the greatest memory of the driver's processes, Python and Java. Every count is checked.
@@ -31,6 +31,7 @@ from tablequeue.spark.pipeline import ToDelta, ToIceberg, ToParquet
 from tablequeue.spark.pipeline.sinks import Batch, Sink
 from tablequeue.spark.session import session
 
+FULL, ROWS = 5_000_000, 1_000_000
 CLUSTER = "local-cluster[2,1,1024]"
 CONDITIONS = """Two cores; rows of an id and a payload of 100 random characters, in the memory of Spark. A batch is a
 new folder or table, on the local disk."""
@@ -62,11 +63,12 @@ def peak(process: int | str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--full", action="store_true", help="as much as the page is about, whose figures it replaces")
+    parser.add_argument("--rows", type=int, help=f"{FULL:,} in a full run, else {ROWS:,}, if not given")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--memory", choices=SINKS, help="write one batch by this sink, and tell the driver's memory")
     arguments = parser.parse_args()
-    rows = arguments.rows
+    rows = arguments.rows or (FULL if arguments.full else ROWS)
     with tempfile.TemporaryDirectory(prefix="tablequeue-bench-") as directory:
         folder = Path(directory)
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -97,7 +99,7 @@ def main() -> None:
                 what = f"a batch of {rows:,} rows by {name}"
                 figures.append(Figure("SQLite", what, OURS, "rows/s", rates[name]))
                 figures.append(Figure("SQLite", what, "ToParquet", "rows/s", rates["ToParquet"], 0.7))
-            save("spark_lakes", "Spark: sinks of lakes", CONDITIONS.replace("\n", " "), figures, keep=False)
+            save("spark_lakes", "Spark: sinks of lakes", CONDITIONS.replace("\n", " "), figures, keep=arguments.full)
         spark.stop()
         database.close()
 

@@ -19,30 +19,43 @@ from tablequeue.verbs import topics
 BATCH_READ = "Spark's batch read of the topic"
 JDBC_KEYED = "Spark's JDBC, into a table with one index"
 CONDITIONS = """The messages of a topic are streamed into Parquet by a query that is started for it and ends, in batches
-of 1,000,000; and read into Parquet in batch. They got their offsets before. JDBC writes into a table with a primary
-key."""
+of 1,000,000; and read into Parquet in batch. They got their offsets before. Of few messages, most of the time is that
+of the start. JDBC writes into a table with a primary key."""
 
 
 class TopicWork:
     """A topic with `messages`; and another one, and a table for JDBC, to which a `frame` is written."""
 
     def __init__(
-        self, spark: Any, database: Database, jdbc: dict[str, str], messages: int, frame: Any, folder: Path
+        self,
+        spark: Any,
+        database: Database,
+        jdbc: dict[str, str],
+        messages: int,
+        frame: Any,
+        folder: Path,
+        aims: tuple[float, float],
     ) -> None:
         self.spark = spark
         self.database = database
         self.place = {"url": str(database.engine.url)}
         self.jdbc = jdbc
         self.messages = messages
-        self.folder = folder
+        self.folder = folder / f"topic-{messages}"
+        self.aims = aims
+        """Of the stream, and of the write."""
         self.numbers: Iterator[int] = count()
-        events = database.create_topic("events", payload="text")
-        self.written = database.create_topic("written", payload="text")
-        self.execute("create table keyed (id bigserial primary key, pushed_at timestamptz default now(), payload text)")
+        self.events = f"events_{messages}"
+        self.keyed = f"keyed_{messages}"
+        events = database.create_topic(self.events, payload="text")
+        self.written = database.create_topic(f"written_{messages}", payload="text")
+        self.execute(
+            f"create table {self.keyed} (id bigserial primary key, pushed_at timestamptz default now(), payload text)"
+        )
         self.frame = frame
         self.rows = frame.count()
         while topics.bounds(events.context).end <= messages:
-            frame.write.format("tablequeue").options(**self.place, topic="events").mode("append").save()
+            frame.write.format("tablequeue").options(**self.place, topic=self.events).mode("append").save()
         found = topics.bounds(events.context)
         assert found.end - found.first == messages
 
@@ -54,18 +67,18 @@ class TopicWork:
     # -- what is timed ---------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> None:
-        self.spark.read.format("tablequeue").options(**self.place, topic="events").load().write.parquet(path)
+        self.spark.read.format("tablequeue").options(**self.place, topic=self.events).load().write.parquet(path)
 
     def stream(self, path: str) -> None:
-        frame = self.spark.readStream.format("tablequeue").options(**self.place, topic="events").load()
+        frame = self.spark.readStream.format("tablequeue").options(**self.place, topic=self.events).load()
         writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{path}-checkpoint")
         writer.trigger(availableNow=True).start(path).awaitTermination()
 
     def write(self) -> None:
-        self.frame.write.format("tablequeue").options(**self.place, topic="written").mode("append").save()
+        self.frame.write.format("tablequeue").options(**self.place, topic=self.written.name).mode("append").save()
 
     def write_jdbc(self) -> None:
-        options = {**self.jdbc, "dbtable": "keyed", "batchsize": "10000"}
+        options = {**self.jdbc, "dbtable": self.keyed, "batchsize": "10000"}
         self.frame.write.format("jdbc").options(**options).mode("append").save()
 
     # -- around it -------------------------------------------------------------------------------------------------
@@ -89,7 +102,7 @@ class TopicWork:
 
     def into_keyed(self) -> float:
         found = rate(self.write_jdbc, self.rows)
-        self.execute("truncate keyed", "checkpoint")
+        self.execute(f"truncate {self.keyed}", "checkpoint")
         return found
 
     def figures(self, repeats: int) -> list[Figure]:
@@ -99,13 +112,14 @@ class TopicWork:
             "write": self.into_topic,
             "write by JDBC": self.into_keyed,
         }
-        found = interleaved(works, repeats, "rounds of topics")
+        found = interleaved(works, repeats, f"rounds of topics of {self.messages:,}")
+        of_stream, of_write = self.aims
         stream = f"{self.messages:,} messages of a topic into Parquet"
         write = f"write {self.rows:,} messages into a topic"
         contenders = [
             (stream, OURS, "stream", None),
-            (stream, BATCH_READ, "read", 0.7),
+            (stream, BATCH_READ, "read", of_stream),
             (write, OURS, "write", None),
-            (write, JDBC_KEYED, "write by JDBC", 1.0),
+            (write, JDBC_KEYED, "write by JDBC", of_write),
         ]
         return [Figure("PostgreSQL", what, who, "messages/s", found[name], aim) for what, who, name, aim in contenders]
