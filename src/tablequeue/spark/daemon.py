@@ -11,14 +11,35 @@ import gc
 import os
 import sys
 from importlib import import_module
+from socket import socket
 
-from pyspark.daemon import manager
+from pyspark import daemon
+
+from tablequeue.spark.forks import begin
+
+# The daemon of a session that Spark starts before it reads a stream.
+FIRST = "pyspark.sql.worker.create_data_source"
+
+_worker = daemon.worker
+
+
+def worker(connection: socket, authenticated: bool) -> int:
+    """Work as Spark's worker does; end without a traceback if Java has closed the connection, as it ends a task."""
+    try:
+        return _worker(connection, authenticated)
+    except BrokenPipeError:
+        return 1
+
 
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import_module("tablequeue.spark.source")
-    if sys.argv[1:] == ["pyspark.worker"]:
+    _, module, folder = sys.argv
+    if module == "pyspark.worker":
         import_module("pandas")  # pyarrow imports it at the first Python list
     # A worker collects garbage after each task. Without these modules that saves 0.1 s of a core.
     gc.freeze()
-    manager()
+    if module == FIRST:
+        begin(folder)
+    daemon.worker = worker
+    daemon.manager()

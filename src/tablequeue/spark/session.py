@@ -15,12 +15,16 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.spark import fork
+from tablequeue.spark.fork import READER
 from tablequeue.spark.java import ensure_java
 from tablequeue.spark.settings import hide_passwords
 
 # How addresses of Spark Connect begin, and how many seconds a server has to answer.
 CONNECT = "sc://"
 ANSWER = 10
+# Maximum bytes of a folder of sockets: Spark's names have 43 with the slash, and a path at most 103 (on macOS).
+SOCKETS_PATH = 60
 # Those of PySpark that log errors which they also raise.
 LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -50,6 +54,11 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
         "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {'' if lasting else '-XX:TieredStopAtLevel=1 '}"
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
+    if len(os.fsencode(folder.absolute())) <= SOCKETS_PATH:
+        # By TCP each task waits 40 ms: Java sends what it is to do in two pieces, and the second one only when the
+        # kernel has acknowledged the first.
+        settings["spark.python.unix.domain.socket.enabled"] = "true"
+        settings["spark.python.unix.domain.socket.dir"] = str(folder.absolute())
     conf = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll([*settings.items()])
     session = _session(conf)
     session.sparkContext.setLogLevel("ERROR")
@@ -102,12 +111,17 @@ def _remote(address: str) -> SparkSession:
 # Spark puts a zip of PySpark before the installed package. Importing the zip takes 1.4 s of a core, importing the
 # package 0.8 s (Python 3.11, PySpark 4.3). A session starts about eight processes that import it. Spark waits 10 s for
 # each, which is not enough on a busy machine.
+# The daemon gets the folder, in which the readers of streams find it.
 _PYTHON = """#!/bin/sh
 export PYTHONPATH="${PYTHONPATH##*/pyspark.zip:}"
-if [ "$1 $2" = "-m pyspark.daemon" ]; then
+folder=$(dirname "$0")
+case "$1 $2" in
+"-m pyspark.daemon")
     shift 2
-    set -- -m tablequeue.spark.daemon "$@"
-fi
+    set -- -m tablequeue.spark.daemon "$@" "$folder" ;;
+"-m %s")
+    set -- -I -S "%s" "$folder" "$2" ;;
+esac
 exec "%s" "$@"
 """
 
@@ -116,7 +130,7 @@ def quick_python(folder: Path) -> str:
     """Return a script that starts this interpreter for Spark's workers, faster than Spark does."""
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "python"
-    script.write_text(_PYTHON % sys.executable)
+    script.write_text(_PYTHON % (READER, fork.__file__, sys.executable))
     script.chmod(0o755)
     return str(script.absolute())
 
