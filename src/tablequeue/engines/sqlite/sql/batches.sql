@@ -140,8 +140,8 @@ limit :n;
 -- name: forget_batches
 -- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
 -- Looks without locks, and changes by what the looks have found: nobody waits for an open transaction.
--- Indexes: tq__batches_ended, the primary key, tq__batch_counts_batch; the counts, which are few, are read whole. Locks: the database.
--- A crash leaves some for the next time.
+-- Indexes: tq__batches_ended, the primary key, tq__batch_counts_batch; the counts, which are few, are read whole.
+-- Locks: the database. A crash leaves some for the next time.
 -- name: forget_batches.find
 select id from {batches}
 where queue = '{table}' and ended_at <= {now} - cast(:age * 1000000 as integer)
