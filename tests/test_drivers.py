@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -105,3 +106,14 @@ def test_a_sqlalchemy_that_does_not_fit() -> None:
     error = driver_missing("postgresql", ImportError("cannot import name 'X'", name="sqlalchemy.exc"))
     assert sa.__version__ in error.cause
     assert "pip install --upgrade sqlalchemy" in error.remedy
+
+
+@pytest.mark.parametrize("driver", ["sqlite", "sqlite+aiosqlite"])
+def test_an_async_driver_is_ready_when_connect_returns(driver: str, tmp_path: Path) -> None:
+    """`AsyncDatabase.engine` imports nothing in the event loop then. Who names no async driver imports nothing."""
+    program = (
+        "import asyncio, sys; from tablequeue import aio;"
+        f"asyncio.run(aio.connect('{driver}:///{tmp_path}/a.db')); print('sqlalchemy.ext.asyncio' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str("+" in driver), done.stderr

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import astuple
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import sqlalchemy as sa
+import sqlalchemy.ext.asyncio  # AsyncDatabase.engine would import it in the event loop
 
 import tablequeue.aio
 from tablequeue import TablequeueError
@@ -21,6 +24,8 @@ from tests.stress.ledger import payload_of
 from tests.stress.mix import LEASE
 
 TASKS = 6
+# Seconds for which the event loop stands still before its stacks are printed.
+STILL = 3.0
 
 
 def cancelling(client: Client, chance: random.Random) -> None:
@@ -34,8 +39,19 @@ async def _run(client: Client, chance: random.Random) -> None:
             database = await tablequeue.aio.connect(client.setting.url, schema=client.setting.schema, name=client.who)
         except TablequeueError:
             await asyncio.sleep(0.1)
+    watch = asyncio.create_task(_watch_the_loop(Path(client.setting.folder) / f"{client.who}.loop"))
     async with database:
         await asyncio.gather(*(_cancel_one_after_the_other(client, database, chance) for _ in range(TASKS)))
+    watch.cancel()
+    faulthandler.cancel_dump_traceback_later()
+
+
+async def _watch_the_loop(path: Path) -> None:
+    """Print the stacks of all threads when the event loop stands still."""
+    with path.open("w") as file:
+        while True:
+            faulthandler.dump_traceback_later(STILL, file=file)
+            await asyncio.sleep(STILL / 4)
 
 
 async def _cancel_one_after_the_other(client: Client, database: Any, chance: random.Random) -> None:

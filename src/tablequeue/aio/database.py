@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
@@ -42,8 +44,15 @@ async def connect(
         raise BadInput(f"threads is {threads!r}.", "Give a whole number from 1 on.")
     given: Any = url if hasattr(url, "sync_engine") else None
     own_url = _own_url(given.url if given else url)
-    own = await asyncio.to_thread(database.connect, own_url, schema=schema, name=name)
-    return AsyncDatabase(own, Threads(threads), given)
+
+    def opened() -> Database:
+        if own_url is not url:
+            # For `engine`, of which an async driver speaks. The import takes long, so not in the event loop.
+            with suppress(ImportError):
+                import_module("sqlalchemy.ext.asyncio")
+        return database.connect(own_url, schema=schema, name=name)
+
+    return AsyncDatabase(await asyncio.to_thread(opened), Threads(threads), given)
 
 
 class AsyncDatabase:
@@ -65,7 +74,11 @@ class AsyncDatabase:
 
     @cached_property
     def engine(self) -> AsyncEngine:
-        """An AsyncEngine for your own transactions: the one given to `connect`, or one made at the first use."""
+        """An AsyncEngine for your own transactions: the one given to `connect`, or one made at the first use.
+
+        If `connect` was given the URL of a synchronous driver, the first use imports `sqlalchemy.ext.asyncio`. That may
+        hold up the event loop for half a second, so import it when the program starts.
+        """
         if self._given is not None:
             return self._given
         url = self._own.engine.url
