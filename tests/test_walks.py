@@ -244,6 +244,11 @@ def test_only_what_costs_something_is_seldom_whole(kind: Kind) -> None:
     assert [took(share, 0.3) for _ in range(3)] == [True, True, False], "one may have waited for a core"
     assert walks.PAUSES * 0.1 < share.next_whole - monotonic() <= walks.LONGEST_PAUSE
     assert took(share, 0.1), "the cheapest of the last three counts"
+    far = Share()
+    for seconds in (0.2, 0.23, 0.21, 0.25, 0.22):
+        assert took(far, seconds, whole=False), "a server at times further away"
+    assert all(took(far, 0.24) for _ in range(5)), "no dearer than the others"
+    assert [took(far, 0.4) for _ in range(3)] == [True, True, False], "dearer than each of them"
     bulk = Share()
     assert took(bulk, 0.001, whole=False, rows=1)
     assert all(took(bulk, 0.02, rows=1000) for _ in range(3)), "the work on the messages is none of a walk"

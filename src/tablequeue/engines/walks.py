@@ -25,6 +25,9 @@ FREE = 0.001
 EACH_ROW = 0.00002
 # Seconds in which the quickest statement is forgotten, because the server may be at another distance.
 FORGOTTEN = 60.0
+# Statements that are not whole, with which a whole one is compared. Far from the server they take different times: a
+# whole one seems dearer than the quickest of them, without any dead entries.
+OTHERS = 5
 # The ids below the highest one claimed, and the seconds before the last sweep, at which each statement looks: producers
 # commit pushes, and consumers retries, in another order than that of the ids, or of the due times.
 LATE_IDS, LATE_SECONDS = 1000, 1.0
@@ -43,6 +46,8 @@ class Share:
     _quickest: dict[object, tuple[float, float]] = field(default_factory=dict)
     # Of the last three, the cheapest counts: one alone may have waited for the network, or for a core.
     _costs: deque[float] = field(default_factory=lambda: deque(maxlen=3))
+    # What the last statements of each kind took that were not whole.
+    _others: dict[object, deque[float]] = field(default_factory=dict)
 
     @property
     def allows(self) -> bool:
@@ -59,8 +64,12 @@ class Share:
         quickest, last = self._quickest.get(kind, (seconds, now))
         quickest = min(seconds, quickest + (seconds - quickest) * min(1.0, (now - last) / FORGOTTEN))
         self._quickest[kind] = quickest, now
-        if whole:
-            self._costs.append(seconds - quickest - rows * EACH_ROW)
+        others = self._others.setdefault(kind, deque(maxlen=OTHERS))
+        if not whole:
+            others.append(seconds - rows * EACH_ROW)
+        else:
+            slowest = max(others) if len(others) == OTHERS else quickest
+            self._costs.append(seconds - rows * EACH_ROW - slowest)
             cost = min(self._costs) if len(self._costs) == 3 else 0.0
             self.next_whole = now + (min(cost * PAUSES, LONGEST_PAUSE) if cost > FREE else 0.0)
 
