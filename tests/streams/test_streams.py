@@ -240,6 +240,17 @@ def test_drop_takes_the_streams_along(db: Database) -> None:
     assert Stream(again, "lake").found.batch == 0
 
 
+def test_a_run_does_not_take_its_last_claim_for_that_of_a_later_run(db: Database) -> None:
+    queue = filled(db)
+    older = Stream(queue, "lake")
+    older.advance(0, 4, now=at(1))
+    assert read(older, 1) == ["0", "1", "2", "3"]
+    newer = Stream(queue, "lake")
+    assert newer.advance(1, 4, now=at(2)) == 2, "it has completed the batch of the older one"
+    assert len(queue.history()) == 4
+    assert read(older, 2) == read(newer, 2) == ["4", "5", "6", "7"]
+
+
 @only("postgresql")
 def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) -> None:
     queue = filled(db, 20_000)
@@ -274,8 +285,8 @@ def forgets_the_epoch(engine: Any) -> Any:
 
 def gives_a_lease(engine: Any) -> Any:
     class Leases(type(engine.streams)):  # type: ignore[misc]
-        def stream_claim(self, cursor: Any, table: Any, params: Any) -> int:
-            return len(engine.messages.claim(cursor, table, {**params, "lease": 60}))
+        def stream_claim(self, cursor: Any, table: Any, params: Any) -> list[int]:
+            return [row[0] for row in engine.messages.claim(cursor, table, {**params, "lease": 60})]
 
     return with_parts(engine, {"streams": Leases})
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from tablequeue.consumer import Consumer
 from tablequeue.engines.base import Table
@@ -56,6 +57,7 @@ class Stream:
         self.name = name
         self.epoch, self.found = _begin(queue.context, name)
         """`found`: the state that the run before left."""
+        self._claimed = _NOTHING
 
     def advance(self, upto: int, n: int, *, last_id: int | None = None, now: datetime | None = None) -> int:
         """Complete batch `upto`, which is safe, with all before it, and claim up to `n` messages as the next batch.
@@ -72,10 +74,12 @@ class Stream:
 
         def claim(cursor: Cursor, table: Table, params: Params) -> int:
             row = _locked(engine, cursor, table, params, epoch)
-            if row.batch > upto or not engine.streams.stream_claim(cursor, table, params):
+            ids = [] if row.batch > upto else engine.streams.stream_claim(cursor, table, params)
+            if not ids:
                 return row.batch
             values: Params = {"batch": upto + 1, "completed": upto, "claim": token, "failures": "{}"}
             engine.streams.stream_set(cursor, table, params | values)
+            self._claimed = _Claimed(token, ids)
             return upto + 1
 
         return context.run(claim, _params(context, self.name, now) | wanted)
@@ -100,12 +104,27 @@ class Stream:
                     "already.",
                     "Go on from the latest checkpoint, or use a new one.",
                 )
-            return row.token, engine.streams.stream_ids(cursor, table, params | {"token": row.token})
+            return row.token, self._claimed.ids_of(engine, cursor, table, params | {"token": row.token})
 
         return context.run(look, _params(context, self.name, None))
 
     def _complete(self, upto: int, now: datetime | None) -> bool:
-        return _complete(self.queue.context, self.name, self.epoch, upto, now)
+        return _complete(self.queue.context, self.name, self.epoch, upto, now, self._claimed)
+
+
+class _Claimed(NamedTuple):
+    """The ids of the last claim of a run, which saves two reads of them. A claim that was not committed is none: its
+    token is in no row."""
+
+    token: str
+    ids: Sequence[int]
+
+    def ids_of(self, engine: Engine, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Return the ids of the messages under a token. Those that this run claimed may be in progress no more."""
+        return [*self.ids] if params["token"] == self.token else engine.streams.stream_ids(cursor, table, params)
+
+
+_NOTHING = _Claimed("", ())
 
 
 def streams(queue: Consumer) -> list[StreamState]:
@@ -199,7 +218,14 @@ def _begin(context: Context, stream: str) -> tuple[int, StreamState]:
     return row.epoch, _find(context, stream)
 
 
-def _complete(context: Context, stream: str, epoch: int | None, upto: int, now: datetime | None) -> bool:
+def _complete(
+    context: Context,
+    stream: str,
+    epoch: int | None,
+    upto: int,
+    now: datetime | None,
+    claimed: _Claimed = _NOTHING,
+) -> bool:
     """Complete the batches up to `upto`; return whether a later one is open. Without an epoch no run is checked."""
     engine = context.engine
 
@@ -220,7 +246,7 @@ def _complete(context: Context, stream: str, epoch: int | None, upto: int, now: 
         if row.token is None or upto < row.batch:
             return row.token is not None, 0
         under = params | {"token": row.token}
-        ids = engine.streams.stream_ids(cursor, table, under)
+        ids = claimed.ids_of(engine, cursor, table, under)
         failures: Mapping[str, str] = json.loads(row.failures)
         by_error: dict[str, dict[int, float]] = defaultdict(dict)
         for id, error in failures.items():

@@ -26,12 +26,14 @@ class Streams(Part):
     def stream_set(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "stream_set", params)
 
-    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Claim up to `n` messages without a lease. Return their number."""
+    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Claim up to `n` messages without a lease. Return their ids, in ascending order."""
         if table.definition.fair:
-            return len(self.fair.claimed(self._claim_stream, cursor, table, params))
-        # No low-water mark: for a whole batch it saves little.
-        return len(self._claim_stream(cursor, table, params | {"low_water": 0}))
+            rows = self.fair.claimed(self._claim_stream, cursor, table, params)
+        else:
+            # No low-water mark: for a whole batch it saves little.
+            rows = self._claim_stream(cursor, table, params | {"low_water": 0})
+        return sorted(row[0] for row in rows)
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._rows(cursor, table, "stream_claim", params)
