@@ -382,7 +382,7 @@ class EngineBase(ABC):
     def filled_in(self, text: str, words: Mapping[str, str], table: Statements) -> str:
         """Return the text with its `{words}`, and with the parts that it names."""
         met = conditions(table.definition) if isinstance(table, Table) else set()
-        return filled_in(text, words, met, parts_of(self.name).__getitem__)
+        return filled_in(text, words, met, lambda part: listed(parts_of(self.name)[part], self.expressions))
 
     def payload_start(self, definition: Definition) -> str:
         """Return the expression of the first `BRIEF` characters of a payload, or bytes; see `expressions`."""

@@ -83,10 +83,9 @@ def operations_of(engine: str) -> tuple[str, ...]:
 
 @cache
 def parts_of(engine: str) -> Mapping[str, str]:
-    """Return the texts of an engine that are parts of other texts, by name, without comments."""
-    return {
-        name: re.sub(r"(?m)^-- (?!\[).*\n", "", text).rstrip("\n") for name, text in texts_in(engine, "parts").items()
-    }
+    """Return the texts of an engine that are parts of other texts, by name, without their headers."""
+    texts = texts_in(engine, "parts").items()
+    return {name: re.sub(r"\A(-- (?!\[).*\n)+", "", text).rstrip("\n") for name, text in texts}
 
 
 def chosen(text: str, met: set[str]) -> Iterator[str]:

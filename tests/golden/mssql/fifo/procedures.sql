@@ -392,7 +392,6 @@ create or alter procedure tq_emails_push
     @p_expires float = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -498,7 +497,6 @@ create or alter procedure tq_emails_push_many
     @p_expires float = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -586,7 +584,6 @@ create or alter procedure tq_emails_push_each
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -724,7 +721,6 @@ create or alter procedure tq_emails_cancel
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -779,7 +775,6 @@ create or alter procedure tq_emails_pop
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -844,6 +839,7 @@ begin
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
+
         select
             id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
             errors,
@@ -872,7 +868,6 @@ create or alter procedure tq_emails_take
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -928,6 +923,7 @@ begin
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
+
         insert into tq_emails_history (
             id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key,
             dedup_key, producer, consumer, headers, errors, payload
@@ -964,7 +960,6 @@ create or alter procedure tq_emails_complete
     @p_result nvarchar(max) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1136,7 +1131,6 @@ create or alter procedure tq_emails_release
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1191,7 +1185,6 @@ create or alter procedure tq_emails_extend
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;

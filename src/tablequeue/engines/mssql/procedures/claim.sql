@@ -101,13 +101,7 @@ create or alter procedure {queue}_pop
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
-    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
-    set numeric_roundabort off;
-    set transaction isolation level read committed;
-    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
-    begin try
-        begin transaction;
+    {begun}
         if @p_n is null or @p_n not between 1 and 1000
             throw 51001, N'n is not from 1 to 1000. Give another one.', 1;
         -- [at_least_once]
@@ -122,15 +116,7 @@ begin
             throw 51001, N'The name of the consumer is longer than 512 characters. Give a shorter one.', 1;
         set @p_consumer = coalesce(@p_consumer, original_login());
         declare @p_token uniqueidentifier = newid();
-        declare @most bigint = case @alone when 1 then 1000 else @p_n end;
-        declare @swept bit = 0;
-        declare @turn int = 0;
-        -- [fair]
-        declare @p_served bigint =
-            coalesce(cast(session_context({ring_of_session}) as bigint), cast(crypt_gen_random(8) as bigint));
-        declare @p_last bigint;
-        -- [end]
-        declare @moved int;
+        {first_turn}
         -- [at_least_once]
         declare @claimed table (
             {claimed_types}
@@ -141,15 +127,7 @@ begin
             {history_types}
         );
         -- [end]
-        exec @moved = {queue}__sweep 1000, @most, @p_now;
-        if @moved >= 0 set @swept = 1;
-        -- [rate]
-        declare @granted bigint;
-        declare @granted_at datetime2(6);
-        exec @granted = {queue}__grant_rate @p_now, @granted_at output;
-        set @p_n = case when @p_n < @granted then @p_n else @granted end;
-        set @p_now = @granted_at;
-        -- [end]
+        {granted}
         -- [concurrency]
         declare @slots nvarchar(max);
         exec @p_n = {queue}__lock_slots @p_n, @slots output;
@@ -165,46 +143,13 @@ begin
             -- [at_most_once]
             {sql take into=@claimed};
             -- [end]
-            set @p_n = @p_n - @@rowcount;
-            -- [fair]
-            -- The last one in turn: of the groups that were served most often, the one farthest round the ring.
-            set @p_last = null;
-            select top (1) @p_last = given.slot
-            from (
-                select id, {slot_of_text} as slot, row_number() over (partition by group_key order by id) as number
-                from @claimed
-            ) as given
-            order by given.number desc, case when given.slot > @p_served then 0 else 1 end desc, given.slot desc;
-            set @p_served = coalesce(@p_last, @p_served);
-            exec sp_set_session_context {ring_of_session}, @p_served;
-            -- [end]
-            -- [group_rate]
-            if exists (select 1 from @claimed) break; -- what it has spent is not noted yet
-            -- [end]
-            if @p_n <= 0 or @swept = 1 break;
-            set @swept = 1;
-            set @most = case @alone when 1 then 1000 else @p_n end;
-            exec @moved = {queue}__sweep 0, @most, @p_now;
-            if @moved = 0 break;
-            set @turn = @turn + 1;
+            {next_turn}
         end;
         -- [concurrency]
         declare @ids nvarchar(max) = (select id from @claimed for json path);
         exec {queue}__note_slots @slots, @ids, @p_token;
         -- [end]
-        -- [group_rate]
-        declare @spending nvarchar(max) = (
-            select given.slot, count(*) as number
-            from (select {slot_of_text} as slot from @claimed) as given
-            group by given.slot
-            for json path
-        );
-        if @spending is not null exec {queue}__spend_group_rates @spending, @p_now;
-        -- [end]
-        -- [rate]
-        set @granted = (select count(*) from @claimed);
-        if @granted > 0 exec {queue}__spend_rate @granted, @p_now;
-        -- [end]
+        {spent_by_groups}
         -- [at_most_once]
         insert into {history} (
             {history_row}
@@ -226,12 +171,7 @@ begin
         order by {order_by};
         -- [end]
         commit transaction;
-    end try
-    begin catch
-        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
-        if @alone = 1 and xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    {ended}
 end;
 go
 
@@ -248,27 +188,13 @@ create or alter procedure {queue}_take
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
-    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
-    set numeric_roundabort off;
-    set transaction isolation level read committed;
-    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
-    begin try
-        begin transaction;
+    {begun}
         if @p_n is null or @p_n not between 1 and 1000
             throw 51001, N'n is not from 1 to 1000. Give another one.', 1;
         if datalength(@p_consumer) > 1024
             throw 51001, N'The name of the consumer is longer than 512 characters. Give a shorter one.', 1;
         set @p_consumer = coalesce(@p_consumer, original_login());
-        declare @most bigint = case @alone when 1 then 1000 else @p_n end;
-        declare @swept bit = 0;
-        declare @turn int = 0;
-        -- [fair]
-        declare @p_served bigint =
-            coalesce(cast(session_context({ring_of_session}) as bigint), cast(crypt_gen_random(8) as bigint));
-        declare @p_last bigint;
-        -- [end]
-        declare @moved int;
+        {first_turn}
         -- [keep]
         declare @claimed table (
             {history_types}
@@ -279,57 +205,16 @@ begin
             {claimed_types}
         );
         -- [end]
-        exec @moved = {queue}__sweep 1000, @most, @p_now;
-        if @moved >= 0 set @swept = 1;
-        -- [rate]
-        declare @granted bigint;
-        declare @granted_at datetime2(6);
-        exec @granted = {queue}__grant_rate @p_now, @granted_at output;
-        set @p_n = case when @p_n < @granted then @p_n else @granted end;
-        set @p_now = @granted_at;
-        -- [end]
+        {granted}
         -- [rate]
         if @p_n = 0 set @turn = 2;
         -- [end]
         while @turn < 2
         begin
             {sql take token=null into=@claimed};
-            set @p_n = @p_n - @@rowcount;
-            -- [fair]
-            -- The last one in turn: of the groups that were served most often, the one farthest round the ring.
-            set @p_last = null;
-            select top (1) @p_last = given.slot
-            from (
-                select id, {slot_of_text} as slot, row_number() over (partition by group_key order by id) as number
-                from @claimed
-            ) as given
-            order by given.number desc, case when given.slot > @p_served then 0 else 1 end desc, given.slot desc;
-            set @p_served = coalesce(@p_last, @p_served);
-            exec sp_set_session_context {ring_of_session}, @p_served;
-            -- [end]
-            -- [group_rate]
-            if exists (select 1 from @claimed) break; -- what it has spent is not noted yet
-            -- [end]
-            if @p_n <= 0 or @swept = 1 break;
-            set @swept = 1;
-            set @most = case @alone when 1 then 1000 else @p_n end;
-            exec @moved = {queue}__sweep 0, @most, @p_now;
-            if @moved = 0 break;
-            set @turn = @turn + 1;
+            {next_turn}
         end;
-        -- [group_rate]
-        declare @spending nvarchar(max) = (
-            select given.slot, count(*) as number
-            from (select {slot_of_text} as slot from @claimed) as given
-            group by given.slot
-            for json path
-        );
-        if @spending is not null exec {queue}__spend_group_rates @spending, @p_now;
-        -- [end]
-        -- [rate]
-        set @granted = (select count(*) from @claimed);
-        if @granted > 0 exec {queue}__spend_rate @granted, @p_now;
-        -- [end]
+        {spent_by_groups}
         -- [grouped]
         insert into {turns} (group_key)
         select convert(varbinary(1020), group_key)
@@ -356,11 +241,6 @@ begin
         order by {order_by};
         -- [end]
         commit transaction;
-    end try
-    begin catch
-        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
-        if @alone = 1 and xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    {ended}
 end;
 go

@@ -55,21 +55,10 @@ create or alter procedure {queue}_cancel
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
-    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
-    set numeric_roundabort off;
-    set transaction isolation level read committed;
-    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
-    begin try
-        begin transaction;
+    {begun}
         {sql cancel into=nothing};
         commit transaction;
-    end try
-    begin catch
-        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
-        if @alone = 1 and xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    {ended}
     -- [grouped]
     if @alone = 1 exec {queue}__move_on @p_now;
     -- [end]
@@ -98,13 +87,7 @@ create or alter procedure {queue}_complete
     @p_result nvarchar(max) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
-    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
-    set numeric_roundabort off;
-    set transaction isolation level read committed;
-    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
-    begin try
-        begin transaction;
+    {begun}
         -- [results]
         if isjson(N'[' + @p_result + N']') = 0
             throw 51001, N'The result is no JSON. Give the text of one value.', 1;
@@ -142,12 +125,7 @@ begin
         select group_key from @done group by group_key order by min(id);
         -- [end]
         commit transaction;
-    end try
-    begin catch
-        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
-        if @alone = 1 and xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    {ended}
     -- [grouped]
     if @alone = 1 exec {queue}__move_on @p_now;
     -- [end]
@@ -228,12 +206,7 @@ begin
         if @state = 'dead' exec {queue}__move_dead @p_now;
         -- [end]
         commit transaction;
-    end try
-    begin catch
-        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
-        if @alone = 1 and xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    {ended}
     -- [grouped]
     if @alone = 1 and @state in ('dead', 'cancelled', 'blocked') exec {queue}__move_on @p_now;
     -- [end]
@@ -255,13 +228,7 @@ create or alter procedure {queue}_release
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
-    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
-    set numeric_roundabort off;
-    set transaction isolation level read committed;
-    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
-    begin try
-        begin transaction;
+    {begun}
         if @p_delay is null or @p_delay not between 0 and {longest}
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
         declare @done table (id bigint not null primary key);
@@ -276,12 +243,7 @@ begin
         exec {queue}__cancel_held @p_ids, @p_token, null, @p_now;
         select id from @done;
         commit transaction;
-    end try
-    begin catch
-        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
-        if @alone = 1 and xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    {ended}
 end;
 go
 
@@ -297,13 +259,7 @@ create or alter procedure {queue}_extend
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
-    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
-    set numeric_roundabort off;
-    set transaction isolation level read committed;
-    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
-    begin try
-        begin transaction;
+    {begun}
         declare @p_lease float = coalesce(@p_seconds, {lease});
         if @p_lease not between 0 and {longest}
             throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
@@ -312,11 +268,6 @@ begin
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         select @until as lease_until;
         commit transaction;
-    end try
-    begin catch
-        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
-        if @alone = 1 and xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    {ended}
 end;
 go

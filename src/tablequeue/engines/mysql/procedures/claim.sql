@@ -241,23 +241,10 @@ begin
         {claimed_names}, p_token as token
     from message
     -- [end]
-    -- [priority]
-    order by priority desc, id;
-    -- [end]
-    -- [fair]
-    order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
-    -- [end]
-    -- [by_id_or_due]
-    order by {order_by};
-    -- [end]
+    {claimed_order}
     if p_ids is not null then
         -- [group_rate]
-        select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
-            select message.slot, count(*) as number
-            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
-            straight_join {queue} as message force index (primary) on message.id = given.id
-            group by message.slot
-        ) as spending;
+        {by_group}
         {sql spend_group_rates by_group=p_groups now=p_popped_at};
         -- [end]
         -- [at_least_once]
@@ -358,23 +345,10 @@ begin
         {claimed_names}
     from message
     -- [end]
-    -- [priority]
-    order by priority desc, id;
-    -- [end]
-    -- [fair]
-    order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
-    -- [end]
-    -- [by_id_or_due]
-    order by {order_by};
-    -- [end]
+    {claimed_order}
     if p_ids is not null then
         -- [group_rate]
-        select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
-            select message.slot, count(*) as number
-            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
-            straight_join {queue} as message force index (primary) on message.id = given.id
-            group by message.slot
-        ) as spending;
+        {by_group}
         {sql spend_group_rates by_group=p_groups now=p_popped_at};
         -- [end]
         {sql take.change token=null};

@@ -60,20 +60,7 @@ create or replace function {queue}_claim(
                         select * from {queue}_claim_turn(p_n, p_consumer, p_lease, p_token, p_now, served)
             -- [end]
             -- [fair]
-                    ), noted as (
-                        select set_config('tablequeue.{ring_of_session}', cast(slot as text), false)
-                        from (
-                            select slot from claimed
-                            order by row_number() over (partition by slot order by id) desc, slot <= served desc,
-                                slot desc
-                            limit 1
-                        ) as last
-                    )
-                    select
-                        {claimed_names}
-                    from claimed
-                    where exists (select 1 from noted)
-                    order by row_number() over (partition by slot order by id), slot <= served, slot;
+                    {in_turns}
                 get diagnostics claimed = row_count;
                 p_n := p_n - claimed;
                 exit when p_n <= 0 or claimed = 0;

@@ -45,20 +45,7 @@ create or replace function {queue}_remove(
                         select * from {queue}_take_turn(p_n, p_consumer, p_token, p_now, served)
             -- [end]
             -- [fair]
-                    ), noted as (
-                        select set_config('tablequeue.{ring_of_session}', cast(slot as text), false)
-                        from (
-                            select slot from claimed
-                            order by row_number() over (partition by slot order by id) desc, slot <= served desc,
-                                slot desc
-                            limit 1
-                        ) as last
-                    )
-                    select
-                        {claimed_names}
-                    from claimed
-                    where exists (select 1 from noted)
-                    order by row_number() over (partition by slot order by id), slot <= served, slot;
+                    {in_turns}
                 get diagnostics removed = row_count;
                 p_n := p_n - removed;
                 exit when p_n <= 0 or removed = 0;

@@ -1,0 +1,22 @@
+-- What the stored procedures have in common.
+
+-- name: claimed_order
+-- The rest of the query that reads claimed messages: their order.
+-- [priority]
+order by priority desc, id;
+-- [end]
+-- [fair]
+order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
+-- [end]
+-- [by_id_or_due]
+order by {order_by};
+-- [end]
+
+-- name: by_group
+-- The numbers of claimed messages by group.
+select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
+    select message.slot, count(*) as number
+    from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+    straight_join {queue} as message force index (primary) on message.id = given.id
+    group by message.slot
+) as spending;
