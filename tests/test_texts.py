@@ -19,7 +19,7 @@ from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
-from tablequeue.engines.texts import operations_of, sql_text, statements_in, texts_in
+from tablequeue.engines.texts import chosen, filled_in, operations_of, parts_of, sql_text, statements_in, texts_in
 from tablequeue.model.definition import HISTORIES, PAYLOADS
 from tablequeue.model.states import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
@@ -102,6 +102,28 @@ def test_a_name_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "x" / "sql" / "two.sql").write_text("-- More.\n\n-- name: claim\n-- Two.\nselect 2;\n", "utf-8")
     with pytest.raises(ValueError, match="two texts 'claim'"):
         texts_in.__wrapped__("x", "sql")
+
+
+@pytest.mark.parametrize(
+    ("met", "lines"),
+    [("", "b d"), ("keep", "a d"), ("keep fair", "b d"), ("keep fair rate", "a d"), ("rate", "a c d")],
+)
+def test_lines_are_for_the_queues_that_meet_their_conditions(met: str, lines: str) -> None:
+    text = "-- [keep not fair or rate]\na\n-- [else]\nb\n-- [rate not keep]\nc\n-- [end]\nd"
+    assert " ".join(chosen(text, {*met.split()})) == lines
+
+
+def test_a_part_is_included_with_what_it_knows() -> None:
+    parts = {"outer": "{inner}\n{inner taken of='a b'}", "inner": "{of}\n-- [taken]\n{n}\n-- [end]"}
+    text = filled_in("if\n    {outer of=x}\nend", {"n": ":n"}, set(), parts.__getitem__)
+    assert text == "if\n    x\n    'a b'\n    :n\nend"
+    assert filled_in("{n}\n{outer}", {"n": ":n", "outer": ""}, set(), parts.__getitem__) == ":n"
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_each_part_is_included(name: str) -> None:
+    texts = "".join(file.read_text("utf-8") for file in files_of(name))
+    assert [part for part in parts_of(name) if not re.search(rf"\{{{part}[ }}]", texts)] == []
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -38,7 +38,7 @@ from tablequeue.engines.texts import (
 from tablequeue.engines.walks import Share, Walks
 from tablequeue.errors import BadDefinition, TablequeueError
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import ERROR_ENDS, LONGEST_ERROR
+from tablequeue.model.message import ERROR_ENDS, FIRST_ERRORS, LAST_ERRORS, LONGEST_ERROR, MOST_ERRORS
 from tablequeue.model.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
 from tablequeue.model.states import HEAD_STATES, STATES, WAITING_STATES
 
@@ -318,12 +318,6 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
-    errors_and: ClassVar[str]
-    """The errors of a row and one more: SQL with `{now}` and `{error}`."""
-    origin_header: ClassVar[str]
-    """The headers of a dead letter that moves to another queue, with its origin."""
-    origin_key: ClassVar[str]
-    """The key in the origin of such a message."""
     schema_version: ClassVar[int] = 7
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
@@ -410,7 +404,6 @@ class EngineBase(ABC):
         queue = f"{self.prefix}{table.table_name}"
         expiry = self.expiry_words(definition.expires) if definition.expires else NO_EXPIRY
         unpaused = self.unpaused(table)
-        errors_and = partial(self.errors_and.format, now=self.clock)
         return {
             **self.common_words(),
             "queue": queue,
@@ -482,14 +475,12 @@ class EngineBase(ABC):
             "moved_dead": "blocked" if table.dead_letters and table.dead_letters.definition.grouped else "ready",
             # The table to which dead letters move, if the definition names a queue for them.
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
-            # The errors of a message and one more: :error, or that of a lost lease or of an expired message.
-            "errors_and_one": errors_and(error=":error"),
-            "errors_and_lost": errors_and(error="'lease expired'"),
-            "errors_and_expired": errors_and(error="'expired'"),
+            # How many errors of a message stay: the first ones, and the last ones, of which one is new.
+            "most_errors": str(MOST_ERRORS),
+            "first_errors": str(FIRST_ERRORS),
+            "last_errors": str(LAST_ERRORS - 1),
             "longest_error": str(LONGEST_ERROR),
             "error_ends": str(ERROR_ENDS),
-            "origin_header": self.origin_header.replace("{table}", table.table_name),
-            "origin_key": self.origin_key,
             "slot": self.slot,
             "and_slot": f", {self.slot} as slot" if definition.fair else "",
             "and_null": ", null" if definition.fair else "",

@@ -3,12 +3,12 @@
 Each is a named template in a file of the engine's folder `procedures/`. It contains the SQL texts that the Python
 verbs run:
 
-- `{word}` is one of the `{words}` of the engine's texts, or of `_words` below;
+- `{word}` is one of the `{words}` of the engine's texts, or of `_words` below, or a part;
 - `{sql claim}` is the statements of that text, `{sql sweep.lock}` those of a section of it. Their `:name` parameters
   become the procedure's own (`p_name`, or `@p_name` on SQL Server), except those with a value, as in
   `{sql sweep n=1000}`;
 - `{sql claim into=@claimed}`, on SQL Server, inserts the rows into that table variable; `into=nothing` drops them;
-- the lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are only in procedures of such queues.
+- the lines from `-- [keep not grouped]` to `-- [end]` are only in procedures of such queues; see `chosen` in texts.py.
 """
 
 from __future__ import annotations

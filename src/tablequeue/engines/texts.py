@@ -17,7 +17,8 @@ from tablequeue.model.message import DUE_AT, ID, PRIORITY
 
 Row = Sequence[Any]
 # A word in a text, or the name of a part and what it knows.
-_WORD = re.compile(r"\{\w+(?: \w+(?:=\w+)?)*\}")
+_GIVEN = r" (\w+)(?:=('[^']*'|[^\s{}']+))?"
+_WORD = re.compile(rf"\{{(\w+)((?:{_GIVEN})*)\}}")
 
 # The keys that sort claimed rows in the order of the queue, because the database may return them in any order. None:
 # they sort as tuples, by id.
@@ -118,11 +119,12 @@ def filled_in(text: str, words: Mapping[str, str], met: set[str], part: Callable
         margin = "\n" + line[: len(line) - len(line.lstrip())]
 
         def value(match: re.Match[str], margin: str = margin) -> str:
-            name, *given = match[0][1:-1].split()
+            name = match[1]
             if name in words:
                 return words[name]
-            more = dict(one.split("=") for one in given if "=" in one)
-            inner = met.union(given)
+            given = re.findall(_GIVEN, match[2])
+            inner = met | {condition for condition, expression in given if not expression}
+            more = {word: expression for word, expression in given if expression}
             lines_of_part = "\n".join(chosen(part(name), inner))
             return filled_in(lines_of_part, {**words, **more}, inner, part).replace("\n", margin)
 

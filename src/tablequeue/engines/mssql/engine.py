@@ -40,7 +40,6 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
 from tablequeue.model.names import PART
 
 # The orders without a clustered index on the identity: see `create`.
@@ -73,37 +72,6 @@ def after(seconds: str, start: str = "@now") -> str:
         f"dateadd(microsecond, cast(round(({seconds} - {minutes} * 60) * 1e6, 0) as int),\n"
         f"    dateadd(minute, cast({minutes} as int), {start}))"
     )
-
-
-# The errors of a row and one more, as `with_error` of model/message.py.
-# The texts declare the error: a parameter may be in their declarations only.
-ERRORS_AND = f"""json_modify(
-        case
-            when (select count(*) from openjson(errors)) >= {MOST_ERRORS} then (
-                select kept.number, kept.attempt, kept.at, kept.consumer, kept.error
-                from openjson(errors) as entry
-                cross apply openjson(entry.value) with (
-                    number int, attempt int, at nvarchar(33), consumer nvarchar(512), error nvarchar(max)
-                ) as kept
-                where cast(entry.[key] as int) < {FIRST_ERRORS}
-                    or cast(entry.[key] as int) >= (select count(*) from openjson(errors)) - {LAST_ERRORS - 1}
-                order by cast(entry.[key] as int)
-                for json path, include_null_values
-            )
-            else coalesce(errors, N'[]')
-        end,
-        'append $', json_query((
-            select
-                coalesce((
-                    select top (1) coalesce(last.number, cast(entry.[key] as int) + 1)
-                    from openjson(errors) as entry
-                    cross apply openjson(entry.value) with (number int) as last
-                    order by cast(entry.[key] as int) desc
-                ), 0) + 1 as number,
-                attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
-            for json path, without_array_wrapper, include_null_values
-        ))
-    )"""  # noqa: S608
 
 
 class SQLServerTable(Table):
@@ -157,16 +125,6 @@ class SQLServer(Engine):
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
     }
-    origin_key = "convert(varbinary(1020), convert(nvarchar(510), json_value(headers, N'$.\"tablequeue-origin\".key')))"
-    origin_header = (
-        "json_modify(coalesce(headers, N'{}'), N'$.\"tablequeue-origin\"', json_query((\n"
-        "            select\n"
-        "                @origin as queue, '{table}' as [table], id, attempts,\n"
-        "                convert(nvarchar(510), dedup_key) as [key]\n"
-        "            for json path, without_array_wrapper, include_null_values\n"
-        "        )))"
-    )
-    errors_and = ERRORS_AND
     no_group = "0x"
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"

@@ -39,7 +39,7 @@ from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS, MOST_ERRORS
+from tablequeue.model.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS
 from tablequeue.model.names import PART
 
 # A slot of 64 bits: two of 3,000,000 groups share one with a chance of one in 4,000,000.
@@ -59,16 +59,6 @@ TOPIC_LOCKS = (8318836324, 8318836325, 8318836326)
 # The ids of a segment of a topic's log.
 SEGMENT = 1_000_000_000
 COMMON = common_expressions("cast(null as timestamptz)")
-# The errors of a row and one more, as `with_error` of model/message.py.
-ERRORS_AND = f"""case
-            when jsonb_array_length(errors) >= {MOST_ERRORS}
-                then jsonb_path_query_array(errors, '$[0 to {FIRST_ERRORS - 1}]')
-                    || jsonb_path_query_array(errors, '$[last - {LAST_ERRORS - 2} to last]')
-            else coalesce(errors, '[]')
-        end || jsonb_build_array(jsonb_build_object(
-            'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
-            'attempt', attempts, 'at', {{now}}, 'consumer', consumer, 'error', cast({{error}} as text)
-        ))"""
 
 
 class PostgreSQL(Engine):
@@ -115,13 +105,6 @@ class PostgreSQL(Engine):
         "claimed_types": typed(TYPES),
         "message_types": typed(TYPES),
     }
-    origin_key = "headers -> 'tablequeue-origin' ->> 'key'"
-    origin_header = (
-        "cast(coalesce(cast(headers as jsonb), jsonb_build_object()) || jsonb_build_object('tablequeue-origin',\n"
-        "            jsonb_build_object('queue', cast(:origin as text), 'table', '{table}', 'id', id,\n"
-        "            'attempts', attempts, 'key', dedup_key)) as json)"
-    )
-    errors_and = ERRORS_AND
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"
@@ -180,7 +163,6 @@ class PostgreSQL(Engine):
         definition = table.definition
         array_type = "bytea" if definition.payload == "bytes" else "text"
         waiting, notifying, pushing = (f"hashtextextended('{table.channel}', {key})" for key in LOCKS)
-        now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
         words = super().words(table, state)
         return {
             **words,
@@ -188,6 +170,9 @@ class PostgreSQL(Engine):
             "then_ending": f"\n)\nselect id, {ending('finished', words['queue'])}\nfrom finished"
             if definition.batches
             else "",
+            # In a full array of errors: the place of the last one of the first, and that of the first one of the last.
+            "last_first": str(FIRST_ERRORS - 1),
+            "before_last": str(LAST_ERRORS - 2),
             "array_type": array_type,
             # JSON as text, which every driver returns unchanged. The procedures return JSON.
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
@@ -212,15 +197,7 @@ class PostgreSQL(Engine):
             "ring_above": f"array[{HIGHEST}, {LOWEST}]",
             "ring_ends": f"array[{HIGHEST}, served]",
             "row": "ctid" if table.claims_above_mark else "id",
-            # Notifies waiting consumers at the commit, or returns that another connection must: see listener.py.
-            "waited_for": (
-                f"(select case\n"
-                f"    when :within and pg_advisory_xact_lock_shared({pushing}) is null then null\n"
-                f"    when pg_try_advisory_lock({waiting}) then not pg_advisory_unlock({waiting})\n"
-                f"    when :within then true\n"
-                f"    when not pg_try_advisory_xact_lock({notifying} # {now}) then false\n"
-                f"    else pg_notify('{table.channel}', '') is null end)"
-            ),
+            "notifying_lock": notifying,
         }
 
     def topic_words(self, table: Table) -> dict[str, str]:

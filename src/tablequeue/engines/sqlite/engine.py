@@ -26,25 +26,10 @@ from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.topics import SQLiteTopics
 from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
-from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS, MOST_ERRORS
 from tablequeue.model.names import PART
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# The errors of a row and one more, as `with_error` of model/message.py.
-ERRORS_AND = f"""json_insert(
-        case
-            when json_array_length(errors) >= {MOST_ERRORS} then (
-                select json_group_array(json(value)) from json_each(errors)
-                where key < {FIRST_ERRORS} or key >= json_array_length(errors) - {LAST_ERRORS - 1}
-            )
-            else coalesce(errors, '[]')
-        end,
-        '$[#]', json_object(
-            'number', coalesce(json_extract(errors, '$[#-1].number'), json_array_length(errors), 0) + 1,
-            'attempt', attempts, 'at', {{now}}, 'consumer', consumer, 'error', {{error}}
-        )
-    )"""  # noqa: S608
 
 
 class SQLite(Engine):
@@ -78,13 +63,6 @@ class SQLite(Engine):
     expressions: ClassVar = common_expressions("null")
     # The machine's clock, which is the same for every process that can open the file. It is in milliseconds, because
     # unixepoch has fractions only from SQLite 3.42 on.
-    origin_key = "json_extract(headers, '$.\"tablequeue-origin\".key')"
-    origin_header = (
-        "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"',\n"
-        "            json_object('queue', :origin, 'table', '{table}', 'id', id,\n"
-        "            'attempts', attempts, 'key', dedup_key))"
-    )
-    errors_and = ERRORS_AND
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
     places = f"select places from {{}}{PART}slots"  # noqa: S608

@@ -42,23 +42,23 @@ begin
     if p_ended is not null then
         update json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         set errors = json_array_append(
-                case
-                    when json_length(errors) >= 10 then json_extract(
-                        errors,
-                        '$[0]', '$[1]', '$[2]', concat('$[', json_length(errors) - 6, ']'),
-                        concat('$[', json_length(errors) - 5, ']'), concat('$[', json_length(errors) - 4, ']'),
-                        concat('$[', json_length(errors) - 3, ']'), concat('$[', json_length(errors) - 2, ']'),
-                        concat('$[', json_length(errors) - 1, ']')
-                    )
-                    else coalesce(errors, '[]')
-                end,
-                '$', json_object(
-                    'number', cast(coalesce(
-                        json_extract(errors, concat('$[', json_length(errors) - 1, '].number')), json_length(errors), 0
-                    ) as unsigned) + 1,
-                    'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
+            case
+                when json_length(errors) >= 10 then json_extract(
+                    errors,
+                    '$[0]', '$[1]', '$[2]', concat('$[', json_length(errors) - 6, ']'),
+                    concat('$[', json_length(errors) - 5, ']'), concat('$[', json_length(errors) - 4, ']'),
+                    concat('$[', json_length(errors) - 3, ']'), concat('$[', json_length(errors) - 2, ']'),
+                    concat('$[', json_length(errors) - 1, ']')
                 )
+                else coalesce(errors, '[]')
+            end,
+            '$', json_object(
+                'number', cast(coalesce(
+                    json_extract(errors, concat('$[', json_length(errors) - 1, '].number')), json_length(errors), 0
+                ) as unsigned) + 1,
+                'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
             )
+        )
         where cancelled_at is not null and p_error is not null;
         insert into tq_emails_history (
             id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,

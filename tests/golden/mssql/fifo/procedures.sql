@@ -327,32 +327,32 @@ begin
         and (message.token = @token or (@token is null and message.lease_until <= @now));
     update message
     set errors = json_modify(
-            case
-                when (select count(*) from openjson(errors)) >= 10 then (
-                    select kept.number, kept.attempt, kept.at, kept.consumer, kept.error
+        case
+            when (select count(*) from openjson(errors)) >= 10 then (
+                select kept.number, kept.attempt, kept.at, kept.consumer, kept.error
+                from openjson(errors) as entry
+                cross apply openjson(entry.value) with (
+                    number int, attempt int, at nvarchar(33), consumer nvarchar(512), error nvarchar(max)
+                ) as kept
+                where cast(entry.[key] as int) < 3
+                    or cast(entry.[key] as int) >= (select count(*) from openjson(errors)) - 6
+                order by cast(entry.[key] as int)
+                for json path, include_null_values
+            )
+            else coalesce(errors, N'[]')
+        end,
+        'append $', json_query((
+            select
+                coalesce((
+                    select top (1) coalesce(last.number, cast(entry.[key] as int) + 1)
                     from openjson(errors) as entry
-                    cross apply openjson(entry.value) with (
-                        number int, attempt int, at nvarchar(33), consumer nvarchar(512), error nvarchar(max)
-                    ) as kept
-                    where cast(entry.[key] as int) < 3
-                        or cast(entry.[key] as int) >= (select count(*) from openjson(errors)) - 6
-                    order by cast(entry.[key] as int)
-                    for json path, include_null_values
-                )
-                else coalesce(errors, N'[]')
-            end,
-            'append $', json_query((
-                select
-                    coalesce((
-                        select top (1) coalesce(last.number, cast(entry.[key] as int) + 1)
-                        from openjson(errors) as entry
-                        cross apply openjson(entry.value) with (number int) as last
-                        order by cast(entry.[key] as int) desc
-                    ), 0) + 1 as number,
-                    attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
-                for json path, without_array_wrapper, include_null_values
-            ))
-        )
+                    cross apply openjson(entry.value) with (number int) as last
+                    order by cast(entry.[key] as int) desc
+                ), 0) + 1 as number,
+                attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+            for json path, without_array_wrapper, include_null_values
+        ))
+    )
     from tq_emails as message with (rowlock, forceseek)
     where @error is not null and message.id in (select there.id from @message as there);
     delete from message

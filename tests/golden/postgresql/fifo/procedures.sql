@@ -177,14 +177,14 @@ returns bigint language plpgsql as $$
                     end,
                     errors = case
                         when state = 'in_progress' then case
-                        when jsonb_array_length(errors) >= 10
-                            then jsonb_path_query_array(errors, '$[0 to 2]')
-                                || jsonb_path_query_array(errors, '$[last - 5 to last]')
-                        else coalesce(errors, '[]')
-                    end || jsonb_build_array(jsonb_build_object(
-                        'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
-                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast('lease expired' as text)
-                    ))
+                            when jsonb_array_length(errors) >= 10
+                                then jsonb_path_query_array(errors, '$[0 to 2]')
+                                    || jsonb_path_query_array(errors, '$[last - 5 to last]')
+                            else coalesce(errors, '[]')
+                        end || jsonb_build_array(jsonb_build_object(
+                            'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
+                            'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast('lease expired' as text)
+                        ))
                         else errors
                     end,
                     token = null,
@@ -195,14 +195,14 @@ returns bigint language plpgsql as $$
                 delete from public.tq_emails
                 where id = any(array(select id from expired where cancelled_at is not null))
                 returning *, case
-                        when jsonb_array_length(errors) >= 10
-                            then jsonb_path_query_array(errors, '$[0 to 2]')
-                                || jsonb_path_query_array(errors, '$[last - 5 to last]')
-                        else coalesce(errors, '[]')
-                    end || jsonb_build_array(jsonb_build_object(
-                        'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
-                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast('lease expired' as text)
-                    )) as all_errors
+                    when jsonb_array_length(errors) >= 10
+                        then jsonb_path_query_array(errors, '$[0 to 2]')
+                            || jsonb_path_query_array(errors, '$[last - 5 to last]')
+                    else coalesce(errors, '[]')
+                end || jsonb_build_array(jsonb_build_object(
+                    'number', coalesce(cast(errors -> -1 ->> 'number' as integer), jsonb_array_length(errors), 0) + 1,
+                    'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast('lease expired' as text)
+                )) as all_errors
             ), kept as (
                 insert into public.tq_emails_history (
                     id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
@@ -273,7 +273,9 @@ create or replace function public.tq_emails_push(
                 when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
                 when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
                 when true then true
-                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                when not pg_try_advisory_xact_lock(
+                    hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+                ) then false
                 else pg_notify('tq_emails', '') is null end) as waited_for from pushed
             into pushed, waited_for;
             exit when pushed is not null or p_on_conflict = 'skip';
@@ -334,7 +336,9 @@ create or replace function public.tq_emails_push_many(
                 when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
                 when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
                 when true then true
-                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                when not pg_try_advisory_xact_lock(
+                    hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+                ) then false
                 else pg_notify('tq_emails', '') is null end) as waited_for from pushed
         loop
             return next pushed;
@@ -423,7 +427,9 @@ create or replace function public.tq_emails_push_each(
                     when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
                     when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
                     when true then true
-                    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                    when not pg_try_advisory_xact_lock(
+                        hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+                    ) then false
                     else pg_notify('tq_emails', '') is null end) as waited_for from batch left join pushed on pushed.id = batch.id order by batch.place
             loop
                 place := place + 1;
@@ -667,7 +673,9 @@ create or replace function public.tq_emails_fail(
             when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
             when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
             when true then true
-            when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+            when not pg_try_advisory_xact_lock(
+                hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+            ) then false
             else pg_notify('tq_emails', '') is null end) else false end as waited_for from failed
         into failed, new_state, waited_for;
         if new_state is null then
@@ -752,7 +760,9 @@ create or replace function public.tq_emails_release(
                 when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
                 when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
                 when true then true
-                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                when not pg_try_advisory_xact_lock(
+                    hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+                ) then false
                 else pg_notify('tq_emails', '') is null end) as waited_for from released
         loop
             return next released;

@@ -25,5 +25,7 @@ select id, (select case
     when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
     when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
     when :within then true
-    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    when not pg_try_advisory_xact_lock(
+        hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+    ) then false
     else pg_notify('tq_emails', '') is null end) as waited_for from pushed;

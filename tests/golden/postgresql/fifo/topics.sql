@@ -504,7 +504,9 @@ select id, (select case
     when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
     when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
     when :within then true
-    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    when not pg_try_advisory_xact_lock(
+        hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+    ) then false
     else pg_notify('tq_events', '') is null end) as waited_for from detached;
 
 -- range_due
@@ -1206,7 +1208,9 @@ select id, (select case
     when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
     when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
     when :within then true
-    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    when not pg_try_advisory_xact_lock(
+        hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+    ) then false
     else pg_notify('tq_events', '') is null end) as waited_for from pushed;
 
 -- topic_push_each
@@ -1226,7 +1230,9 @@ select id, (select case
     when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
     when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
     when :within then true
-    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    when not pg_try_advisory_xact_lock(
+        hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+    ) then false
     else pg_notify('tq_events', '') is null end) as waited_for from pushed;
 
 -- topic_push_many
@@ -1246,7 +1252,9 @@ select id, (select case
     when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
     when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
     when :within then true
-    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    when not pg_try_advisory_xact_lock(
+        hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)
+    ) then false
     else pg_notify('tq_events', '') is null end) as waited_for from pushed;
 
 -- topic_pushed_at

@@ -72,7 +72,7 @@ set state = case
         else 'ready'
     end,
     due_at = case when attempts >= @max_attempts{in_time} then due_at else {now_and_given_delay} end,
-    errors = {errors_and_one},
+    errors = {errors_and},
     token = null,
     lease_until = null{out_of_run}
 {note_inserted}output inserted.id, inserted.state
@@ -90,7 +90,7 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @error nvarchar(max) = cast(:error as nvarchar(max));
 declare @now datetime2(6) = {now};
 update message
-set errors = {errors_and_one},
+set errors = {errors_and},
     token = null
 output inserted.id, 'lost' as state
 from {history} as message with (rowlock, forceseek)
@@ -192,7 +192,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.cancelled_at is not null
     and (message.token = @token or (@token is null and message.lease_until <= @now));
 update message
-set errors = {errors_and_one}
+set errors = {errors_and}
 from {queue} as message with (rowlock, forceseek)
 where @error is not null and message.id in (select there.id from @message as there);
 -- [keep]

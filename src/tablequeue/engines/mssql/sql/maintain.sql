@@ -64,7 +64,7 @@ set state = case
         when attempts >= @max_attempts{in_time} then 'dead'{or_blocked}
         else 'ready'
     end,
-    errors = case when cancelled_at is not null then errors else {errors_and_one} end,
+    errors = case when cancelled_at is not null then errors else {errors_and} end,
     token = case when cancelled_at is not null then token end,
     lease_until = case when cancelled_at is not null then lease_until end{out_of_run_if_swept}
 {note_inserted}output inserted.id, inserted.state;
@@ -131,7 +131,7 @@ output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key;
 -- [none]
 update expired
 set state = 'dead',
-    errors = {errors_and_one}
+    errors = {errors_and}
 {note_inserted}output inserted.id;
 -- [end]
 

@@ -73,7 +73,7 @@ set state = elt(
         'ready', 'scheduled', 'dead'{fourth}
     ),
     due_at = case when attempts >= :max_attempts{in_time} then due_at else {now} + interval delay second end,
-    errors = {errors_and_one},
+    errors = {errors_and error=:error},
     token = null,
     lease_until = null{out_of_run};
 
@@ -87,7 +87,7 @@ from {given} straight_join {history} as message force index (primary) on message
 for update;
 -- name: fail_at_most_once.change
 update {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
-set errors = {errors_and_one},
+set errors = {errors_and error=:error},
     token = null;
 
 -- name: fail_state
@@ -165,7 +165,7 @@ where cancelled_at is not null and (token = :token or (:token is null and sweep_
 for update;
 -- name: cancel_held.change
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
-set errors = {errors_and_one}
+set errors = {errors_and error=:error}
 where cancelled_at is not null and :error is not null;
 -- [keep]
 insert into {history} (

@@ -42,7 +42,7 @@ for update skip locked;
 -- name: sweep.change
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = case when attempts >= :max_attempts{in_time} then 'dead'{or_blocked} else 'ready' end,
-    errors = {errors_and_lost},
+    errors = {errors_and error='lease expired'},
     token = null,
     lease_until = null{out_of_run}
 where state = 'in_progress' and cancelled_at is null;
@@ -113,7 +113,7 @@ delete {queue} from {given} straight_join {queue} force index (primary) on {queu
 -- [none]
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = 'dead',
-    errors = {errors_and_expired};
+    errors = {errors_and error='expired'};
 -- [end]
 
 -- name: redrive

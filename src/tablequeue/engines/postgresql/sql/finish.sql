@@ -111,7 +111,7 @@ with failed as (
             when attempts >= :max_attempts{in_time} then due_at
             else {now} + given.delay * interval '1 second'
         end,
-        errors = {errors_and_one},
+        errors = {errors_and error=:error},
         token = null,
         lease_until = null{out_of_run}
     from unnest(cast(:ids as bigint[]), cast(:delays as float8[])) as given (id, delay)
@@ -124,7 +124,7 @@ select id, state, case when state <> 'dead' then {waited_for} else false end as 
 -- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
 -- Index: the primary key of the history. Locks: the rows. A crash leaves all of them failed, or none.
 update {history}
-set errors = {errors_and_one},
+set errors = {errors_and error=:error},
     token = null
 where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
 returning id, 'lost';
@@ -198,7 +198,7 @@ with gone as (
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is not null
     returning *, case
         when cast(:error as text) is null then errors
-        else {errors_and_one}
+        else {errors_and error=:error}
     end as all_errors
 )
 insert into {history} (

@@ -43,7 +43,7 @@ with due as (
             else 'ready'
         end,
         errors = case
-            when state = 'in_progress' then {errors_and_lost}
+            when state = 'in_progress' then {errors_and error='lease expired'}
             else errors
         end,
         token = null,
@@ -53,7 +53,7 @@ with due as (
 ), cancelled as (
     delete from {queue}
     where id = any(array(select id from expired where cancelled_at is not null))
-    returning *, {errors_and_lost} as all_errors
+    returning *, {errors_and error='lease expired'} as all_errors
 -- [keep]
 ), kept as (
     insert into {history} (
@@ -118,7 +118,7 @@ returning id;
 -- [none]
 update {queue}
 set state = 'dead',
-    errors = {errors_and_expired}
+    errors = {errors_and error='expired'}
 where id = any(array(
     select id from {queue}
     where {waiting} and expires_at <= {now}

@@ -48,7 +48,7 @@ set state = case
         when attempts >= :max_attempts{in_time} then due_at
         else {now} + cast(given.delay * 1000000 as integer)
     end,
-    errors = {errors_and_one},
+    errors = {errors_and error=:error},
     token = null,
     lease_until = null{out_of_run}
 from (select json_extract(value, '$[0]') as id, json_extract(value, '$[1]') as delay from json_each(:delays)) as given
@@ -59,7 +59,7 @@ returning id, state;
 -- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
 -- Index: the primary key of the history. Locks: the database. A crash leaves all of them failed, or none.
 update {history}
-set errors = {errors_and_one},
+set errors = {errors_and error=:error},
     token = null
 where id in (select value from json_each(:ids)) and token = :token
 returning id, 'lost';
@@ -114,7 +114,7 @@ where id in (select value from json_each(:ids)) and state <> 'in_progress';
 -- or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is kept.
 -- Index: the primary key. Locks: the database. All statements commit together: a crash leaves all or nothing.
 update {queue}
-set errors = {errors_and_one}
+set errors = {errors_and error=:error}
 where id in (select value from json_each(:ids)) and cancelled_at is not null
     and (token = :token or (:token is null and lease_until <= {now})) and :error is not null;
 -- [keep]

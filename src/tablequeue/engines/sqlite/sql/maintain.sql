@@ -29,7 +29,7 @@ set state = case
         else 'ready'
     end,
     errors = case
-        when state = 'in_progress' and cancelled_at is null then {errors_and_lost}
+        when state = 'in_progress' and cancelled_at is null then {errors_and error='lease expired'}
         else errors
     end,
     token = case when cancelled_at is not null then token end,
@@ -81,7 +81,7 @@ returning id;
 -- [none]
 update {queue}
 set state = 'dead',
-    errors = {errors_and_expired}
+    errors = {errors_and error='expired'}
 where id in (select id from {queue} where {waiting} and expires_at <= {now} order by expires_at limit :n)
 returning id;
 -- [end]
