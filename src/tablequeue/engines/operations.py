@@ -248,7 +248,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim_group": Operation(Effect.WRITE, {"claim_group": "", "claimed": ""}, printed="pop_group"),
     "take": Operation(
         Effect.WRITE,
-        {"grant_rate": "rate", "take": "queue", "spend_rate": "rate"} | {"spend_group_rates": "group_rate"},
+        {"grant_rate": "rate", "take": "queue", "spend_rate": "rate", "spend_group_rates": "group_rate"},
     ),
     "put_back": Operation(Effect.STEP, others="forget"),
     "sweep": Operation(

@@ -26,10 +26,6 @@ from tablequeue.verbs.context import Context
 BATCHES = 100
 # Messages of a batch that one statement cancels.
 CANCELLED_AT_ONCE = 1000
-# Batches that one statement forgets.
-FORGOTTEN_AT_ONCE = 1000
-# Seconds for which an ended batch is there, in a queue without a history.
-KEPT_WITHOUT_HISTORY = 86_400.0
 
 
 def look(context: Context, now: datetime | None) -> int:
@@ -54,13 +50,6 @@ def look_after(context: Context, now: datetime | None) -> None:
                 _act(context, batch, now)
     except (TablequeueError, KeyError):  # another thread has taken the last one
         return
-
-
-def forget(context: Context, age: float, now: datetime | None) -> None:
-    """Forget the batches of the queue that ended at least `age` seconds ago, with their numbers."""
-    params: Params = {"age": age, "n": FORGOTTEN_AT_ONCE, "now": context.time(now)}
-    while context.run(context.engine.batches.forget_batches, params) == FORGOTTEN_AT_ONCE:
-        pass
 
 
 def cancel(context: Context, id: int, dead: bool, now: datetime | None) -> int:

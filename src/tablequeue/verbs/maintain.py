@@ -10,7 +10,7 @@ from typing import Final, Literal
 from tablequeue.engines.base import Params, Table
 from tablequeue.model.message import Message
 from tablequeue.model.pacing import Duration
-from tablequeue.verbs import batch_ends, catalogue, dead_letters
+from tablequeue.verbs import catalogue, dead_letters
 from tablequeue.verbs.context import Context, seconds, whole_ids
 from tablequeue.verbs.inspect import BATCH, in_batches, need_history
 from tablequeue.verbs.sweep import look_at_batches, promote_after
@@ -64,7 +64,8 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
         deleted = context.run(context.messages.purge_history, params)
         total += deleted
     if context.table.definition.batches:
-        batch_ends.forget(context, params["age"], now)
+        while context.run(context.engine.batches.forget_batches, params):
+            pass
     return total
 
 

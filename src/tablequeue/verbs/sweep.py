@@ -19,6 +19,8 @@ SWEEP_SIZE = 1000
 # Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
 # every sweep.
 PURGE_EVERY = 60.0
+# Seconds for which an ended batch is there, in a queue without a history.
+BATCHES_WITHOUT_HISTORY = 86_400.0
 
 
 def keep_up(context: Context, now: datetime | None, connection: Connection | None = None) -> TablequeueError | None:
@@ -143,12 +145,13 @@ def _promoting(context: Context, now: datetime | None) -> Params:
 
 
 def _purge(context: Context, now: datetime | None) -> None:
-    """Shorten a history that has a retention, and forget batches that ended before it began."""
-    definition, deleted = context.table.definition, 0
-    if definition.retention is not None:
-        params: Params = {"age": definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
-        deleted = context.run(context.messages.purge_history, params)
-    kept = definition.retention if definition.keeps_history else batch_ends.KEPT_WITHOUT_HISTORY
-    if definition.batches and kept is not None:
-        batch_ends.forget(context, kept, now)
-    context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)
+    """Delete a bounded part of what a retention has ended in the history, and of the batches that ended as long ago."""
+    definition, purged = context.table.definition, 0
+    age = definition.retention if definition.keeps_history else BATCHES_WITHOUT_HISTORY
+    if age is not None:
+        params: Params = {"age": age, "n": SWEEP_SIZE, "now": context.time(now)}
+        if definition.keeps_history:
+            purged = context.run(context.messages.purge_history, params)
+        if definition.batches:
+            purged = max(purged, context.run(context.engine.batches.forget_batches, params))
+    context.table.next_purge = monotonic() + (0 if purged == SWEEP_SIZE else PURGE_EVERY)

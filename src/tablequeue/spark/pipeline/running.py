@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tablequeue.bulk.stream import Stream
 from tablequeue.consumer import Consumer
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, PipelineFailed, StreamRefused
+from tablequeue.errors import BadInput, StreamRefused
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import failures
 from tablequeue.spark.pipeline.archiving import RunningArchive
@@ -154,7 +154,7 @@ class _RunningStage:
                 if self._has_begun(writer, last=tries == TRIES):
                     break
         except Exception as error:
-            raise self._failure(error) from error
+            raise failure(self._stage.name, error) from error
         self._endless = "availableNow" not in trigger
 
     def _has_begun(self, writer: Any, *, last: bool) -> bool:
@@ -199,7 +199,7 @@ class _RunningStage:
     def check(self) -> None:
         """Raise `PipelineFailed` if the query failed, at its start or in a batch."""
         if self._error is not None:
-            raise self._failure(self._error) from self._error
+            raise failure(self._stage.name, self._error) from self._error
 
     def progress(self, *, recount: bool = False) -> Progress:
         self._update()
@@ -239,6 +239,3 @@ class _RunningStage:
             self._failed_id = None
         if message and message.errors:
             self._last_error = message.errors[-1].error.strip().rpartition("\n")[2]
-
-    def _failure(self, error: Exception) -> PipelineFailed:
-        return failure(self._stage.name, error)
