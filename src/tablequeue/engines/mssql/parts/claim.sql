@@ -2,7 +2,8 @@
 
 -- name: in_turn
 -- Fills @chosen: the n / groups first messages of each group, and one more of the groups that come first. The claim
--- locks those that are still ready. Those of a `take`, and those that `up_to_high` has.
+-- locks those of them that are still ready. With `take`, a take removes them. With `up_to_high`, a claim of a stream
+-- ends at @high.
 -- [group_rate or per_group not take]
 {chosen_in_turn with_room}
 -- [else]
