@@ -66,7 +66,7 @@ def states_written(engine: Engine, file: str, table: Table) -> set[str]:
     return {*re.findall(r"'(\w+)'", text)} & {*STATES}
 
 
-def files_of(engine: Engine, operation: str, true: set[str]) -> set[str]:
+def files_of(engine: Engine, operation: str, true: Set[str]) -> set[str]:
     row = OPERATIONS[operation]
     files = {*texts_for(engine.name, row.texts or {operation: ""}, true), *row.others.split()}
     if operation == "promote" and not engine.promotes:

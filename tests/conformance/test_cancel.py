@@ -8,7 +8,7 @@ import pytest
 
 from tablequeue import ALL, Cancellation, Cancelled, Database, Queue
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.verbs import finish, sweep
+from tablequeue.verbs import after, sweep
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
@@ -225,11 +225,11 @@ def test_found_while_it_is_told(queue: Queue) -> None:
 def test_a_release_promotes_only_when_a_message_ends(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     promotions: list[object] = []
 
-    def promote_after(*args: Any) -> None:
+    def promote(*args: Any) -> int:
         promotions.append(args)
-        sweep.promote_after(*args)
+        return sweep.promote(*args)
 
-    monkeypatch.setattr(finish, "promote_after", promote_after)
+    monkeypatch.setattr(after, "promote", promote)
     queue = db.create_queue("work", groups=True)
     first, second = queue.push_many(["first", "second"], group="a")
     claimed(queue).release()

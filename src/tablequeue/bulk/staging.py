@@ -14,9 +14,9 @@ from tablequeue.bulk.arrow import ROWS, TIME
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.topic import Topic
+from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Params
 from tablequeue.verbs.push import LONGEST_KEY, check_text
-from tablequeue.verbs.sweep import promote_after
 
 
 class Staged(NamedTuple):
@@ -159,7 +159,7 @@ def publish(
         return pushed
 
     pushed = context.run(move, params)
-    promote_after(context, None, messages=pushed or 0)
+    follow(context, CHANGED, None, None, pushed or 0)
     return pushed
 
 

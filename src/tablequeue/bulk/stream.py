@@ -23,9 +23,10 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.model.message import error_text
+from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context, Params, count
 from tablequeue.verbs.push import check_text
-from tablequeue.verbs.sweep import promote_after, sweep
+from tablequeue.verbs.sweep import sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ def _complete(
         return False, len(ids)
 
     is_open, finished = context.run(finish, _params(context, stream, now))
-    promote_after(context, now, messages=finished)
+    follow(context, CHANGED, now, None, finished)
     return is_open
 
 

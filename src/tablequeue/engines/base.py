@@ -24,6 +24,7 @@ from tablequeue.engines.columns import listed
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.params import Params as Params
+from tablequeue.engines.plan import Plan
 from tablequeue.engines.texts import (
     RANKS,
     Client,
@@ -96,11 +97,6 @@ def ending(message: str, queue: str) -> str:
     )
 
 
-def keeps_low_water(definition: Definition) -> bool:
-    """Return whether messages become ready mostly in the order of their ids. The heads of groups do not."""
-    return definition.arrangement in ("heap", "fifo") and not definition.grouped
-
-
 class Statements:
     """The compiled statements of an engine, for the operations that concern no queue."""
 
@@ -154,6 +150,7 @@ class Table(Statements):
         self.of_results = False
         """Whether those who attend it wait for results, and not for messages; see `waiting_for_results`."""
         self.definition = definition
+        self.plan = engine.plan(definition)
         self.dead_letters: Table | None = None
         """The table of the queue to which dead letters move, if the definition names one."""
         if definition.dead_letter_to is not None:
@@ -171,7 +168,6 @@ class Table(Statements):
         """The open batch after which this process looks next."""
         self.notifies_apart = False
         """Whether to notify consumers from a connection of our own, after a push in a caller's transaction."""
-        self.claims_above_mark = engine.low_water and keeps_low_water(definition)
         self.mark = Mark()
         self.walks = Walks()
         self.ring = Ring()
@@ -185,10 +181,9 @@ class Table(Statements):
         """
         other = self._copied()
         other.name = name or self.name
-        other.definition = definition
+        other.definition, other.plan = definition, self.engine.plan(definition)
         if definition.dead_letter_to != self.definition.dead_letter_to:
             other.dead_letters = dead_letters
-        other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other.walks = Walks()
         return other
 
@@ -370,13 +365,18 @@ class EngineBase(ABC):
             expressions = {name: {**expressions[name], **start} for name in READ}
         text = listed(sql_text(self.name, operation), expressions)
         if isinstance(table, Table):
-            text = "\n".join(chosen(text, conditions(table.definition)))
+            text = "\n".join(chosen(text, table.plan.met))
         return f"{self.filled_in(text, {**words, **instead}, table)}\n"
 
     def filled_in(self, text: str, words: Mapping[str, str], table: Statements) -> str:
         """Return the text with its `{words}`, and with the parts that it names."""
-        met = conditions(table.definition) if isinstance(table, Table) else set()
+        met = table.plan.met if isinstance(table, Table) else set()
         return filled_in(text, words, met, lambda part: listed(parts_of(self.name)[part], self.expressions))
+
+    def plan(self, definition: Definition) -> Plan:
+        """Return what a definition decides on this engine."""
+        traits = {"promotes": self.promotes, "low_water": self.low_water}
+        return Plan(conditions(definition, {name for name, has in traits.items() if has}))
 
     def payload_start(self, definition: Definition) -> str:
         """Return the expression of the first `BRIEF` characters of a payload, or bytes; see `expressions`."""
@@ -404,6 +404,7 @@ class EngineBase(ABC):
         queue = f"{self.prefix}{table.table_name}"
         expiry = self.expiry_words(definition.expires) if definition.expires else NO_EXPIRY
         unpaused = self.unpaused(table)
+        above_mark = " and id > :low_water" if "marked" in table.plan.met else ""
         return {
             **self.common_words(),
             "queue": queue,
@@ -414,12 +415,9 @@ class EngineBase(ABC):
             "turn": f"{queue}{PART}turn",
             "order_by": self.order_by[definition.arrangement],
             "ready_index": self.ready_index[definition.arrangement],
-            "claimable": self.claimable(definition)
-            + (" and id > :low_water" if table.claims_above_mark else "")
-            + f" and {unpaused}"
-            + expiry["in_time"],
+            "claimable": self.claimable(definition) + f"{above_mark} and {unpaused}" + expiry["in_time"],
             # Of a look for ready messages.
-            "above_mark": " and id > :low_water" if table.claims_above_mark else "",
+            "above_mark": above_mark,
             "unpaused": unpaused,
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from tablequeue.model.definition import FEATURES, Definition
 
 _LIMITS = ("limited", "concurrency", "rate", "per_group", "group_rate", "group_limited", "paced", "contended")
 
 
-def conditions(definition: Definition) -> set[str]:
-    """Return the conditions of texts and procedures that a definition meets.
+def conditions(definition: Definition, traits: Set[str] = frozenset()) -> Set[str]:
+    """Return the conditions of texts, procedures and ways that a definition meets.
 
     `states`: its messages have states. Those of a topic have none. `ranges`: it claims ranges of its topic's log.
+    Two need a trait of the engine besides. `promoted`: its groups need `promote`. `marked`: its claims begin at the
+    low-water mark, because its messages become ready mostly in the order of their ids. The heads of groups do not.
     """
     if definition.kind == "topic":
         chosen = {"segments": definition.retention is not None, "groups": definition.groups}
         return {definition.kind, definition.payload, *(name for name, given in chosen.items() if given)}
+    by_id = definition.arrangement in ("heap", "fifo")
     return {
         definition.kind,
         "states",
@@ -31,4 +36,6 @@ def conditions(definition: Definition) -> set[str]:
         *(["unlimited"] if not definition.limited else []),
         *(["ungrouped"] if not definition.takes_groups else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
+        *(["promoted"] if definition.grouped and "promotes" in traits else []),
+        *(["marked"] if by_id and not definition.grouped and "low_water" in traits else []),
     }

@@ -23,7 +23,7 @@ Claim = Callable[[Cursor, Table, Params], list[Row]]
 
 def claimed_above(claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
     """Claim messages with ids above the mark; if there are none, any messages. Move the mark to the last one."""
-    if not table.claims_above_mark or params["now"] is not None:
+    if "marked" not in table.plan.met or params["now"] is not None:
         return claim(cursor, table, params | {"low_water": 0})
     mark = table.mark
     rows = _from(mark.id, claim, cursor, table, params)

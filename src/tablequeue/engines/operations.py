@@ -5,7 +5,7 @@ An operation is a method of an engine. Its SQL is the text of its name in `sql/`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -383,7 +383,7 @@ def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
 
 
-def texts_for(engine: str, texts: Mapping[str, str], true: set[str]) -> list[str]:
+def texts_for(engine: str, texts: Mapping[str, str], true: Set[str]) -> list[str]:
     """Return the names of `texts` that the engine has and whose conditions are all in `true`."""
     available = operations_of(engine)
     return [text for text, needed in texts.items() if text in available and {*needed.split()} <= true]

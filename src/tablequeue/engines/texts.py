@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -89,7 +89,7 @@ def parts_of(engine: str) -> Mapping[str, str]:
     return {name: re.sub(r"\A(-- (?!\[).*\n)+", "", text).rstrip("\n") for name, text in texts}
 
 
-def chosen(text: str, met: set[str]) -> Iterator[str]:
+def chosen(text: str, met: Set[str]) -> Iterator[str]:
     """Return the lines for queues that meet the conditions `met`.
 
     The lines after `-- [keep not grouped]`, or `-- [rate or fair keep]`, up to the next such line or `-- [end]` are for
@@ -103,13 +103,13 @@ def chosen(text: str, met: set[str]) -> Iterator[str]:
             yield line
 
 
-def meets(needed: str, met: set[str]) -> bool:
+def meets(needed: str, met: Set[str]) -> bool:
     """Return whether a queue that meets the conditions `met` is one of those that a line of conditions names."""
     ways = (re.findall(r"(not )?(\w+)", way) for way in needed.split(" or "))
     return any(all((word in met) is not bool(no) for no, word in way) for way in ways)
 
 
-def filled_in(text: str, words: Mapping[str, str], met: set[str], part: Callable[[str], str]) -> str:
+def filled_in(text: str, words: Mapping[str, str], met: Set[str], part: Callable[[str], str]) -> str:
     """Return the text with its `{words}`: what `words` has of that name, or else the part of that name.
 
     The part knows what stands after its name: conditions that it meets in addition, and words, as in `{left of=ready}`.

@@ -9,6 +9,7 @@ from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.plan import Ways
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput, BatchNotFound, QueueNotFound
 from tablequeue.model.batch import ON_DEAD, BatchProgress, OnDead
@@ -17,10 +18,13 @@ from tablequeue.model.message import Claim, checked_claims, checked_id, checked_
 from tablequeue.model.payload import CODECS
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import batch_ends, catalogue
+from tablequeue.verbs.after import CANCELLED, CHANGED, follow
 from tablequeue.verbs.context import Context, count
 from tablequeue.verbs.finish import not_held
 from tablequeue.verbs.push import NOTHING, Encoded, encode, pushing
-from tablequeue.verbs.sweep import notify_ended, promote_after
+from tablequeue.verbs.refusals import Refusal, check
+
+BATCHES = Ways({"not batches": Refusal("The {queue} has no batches.", "Create a queue with batches=True.")})
 
 Callback = tuple[str, Any]
 """The name of a queue of the same database, and the payload that is pushed to it."""
@@ -33,7 +37,7 @@ class OpenBatch:
     """
 
     def __init__(self, context: Context, now: datetime | None) -> None:
-        _need_batches(context)
+        check(context, BATCHES)
         context.keep_current()
         self._context = context
         self._now = now
@@ -71,7 +75,7 @@ class OpenBatch:
         params: Params = {"now": context.time(self._now)}
         self._id = context.run(self._pushed, params, connection)
         counters.add("pushed_messages", context.table.name, self._size)
-        promote_after(context, self._now, connection, self._size)
+        follow(context, CHANGED, self._now, connection, self._size)
 
     @property
     def _size(self) -> int:
@@ -174,17 +178,14 @@ class Batch:
         """
         context = self._context
         cancelled = batch_ends.cancel(context, self.id, dead=True, now=now)
-        promote_after(context, now, messages=cancelled)
-        if cancelled:
-            notify_ended(context, None)
         context.table.ending.add(self.id)
-        batch_ends.look_after(context, now)
+        follow(context, CANCELLED, now, None, cancelled or 1)
         return cancelled
 
 
 def of_queue(context: Context, n: int, after: int) -> list[Batch]:
     """Return up to `n` open batches of the queue with ids above `after`, lowest id first."""
-    _need_batches(context)
+    check(context, BATCHES)
     params: Params = {"after": checked_id(after), "n": count(n, "n")}
     return [Batch(context, each.id) for each in context.run(context.engine.batches.open_batches, params)]
 
@@ -209,14 +210,6 @@ def find(runner: Runner, id: int, who: str) -> Batch:
 
 def _not_found(id: int) -> BatchNotFound:
     return BatchNotFound(f"There is no batch {id}.", "Give the id of a batch that is open, or ended a short time ago.")
-
-
-def _need_batches(context: Context) -> None:
-    if not context.table.definition.batches:
-        raise BadInput(
-            f"The {context.table.definition.kind} {context.table.name!r} has no batches.",
-            "Create a queue with batches=True.",
-        )
 
 
 def _dumped(runner: Runner, what: str, callback: Callback) -> str:

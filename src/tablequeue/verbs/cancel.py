@@ -10,9 +10,9 @@ from tablequeue.errors import BadInput
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Message
 from tablequeue.model.states import STATES
+from tablequeue.verbs.after import CANCELLED, follow
 from tablequeue.verbs.context import Context, Params, whole_ids
 from tablequeue.verbs.inspect import in_batches
-from tablequeue.verbs.sweep import look_at_batches, notify_ended, promote_after
 
 Chosen = int | Iterable[int] | Callable[[Message], bool]
 """The id of a message, several ids, or a predicate of messages."""
@@ -41,10 +41,7 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: Co
         params: Params = {"ids": context.engine.dump_ids(ids), "now": time}
         account |= dict(context.run(context.messages.cancel, params, connection))
         asked += ids
-    promote_after(context, now, connection, len(account))
-    if account:
-        notify_ended(context, connection)
-        look_at_batches(context, now, connection, len(account))
+    follow(context, CANCELLED, now, connection, len(account))
     return Cancellation(
         tuple(sorted(id for id, told in account.items() if not told)),
         tuple(sorted(id for id, told in account.items() if told)),

@@ -10,6 +10,8 @@ from random import random
 from time import monotonic, sleep
 from typing import Any, Literal
 
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.plan import Ways
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.connection import Connection
@@ -17,9 +19,47 @@ from tablequeue.model.message import GROUP
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
 from tablequeue.verbs.context import Context, Params, count, seconds
+from tablequeue.verbs.refusals import Refusal, check
 from tablequeue.verbs.sweep import keep_up, sweep
 
 Remove = Callable[[Any, Any, Params], Any]
+
+# What some queues refuse.
+CHOSEN_GROUP = Ways(
+    {
+        "not fair": Refusal(
+            "The {queue} has no fair groups, of which one could be chosen.",
+            "Use pop_many, or create a queue with groups='fair'.",
+        ),
+        "limited or at_most_once": Refusal(
+            "The {queue} has limits, or delivers at most once: no group of it can be chosen.",
+            "Use pop_many, or create a queue without them.",
+        ),
+    }
+)
+SAME_GROUP = Ways(
+    {
+        "not grouped": Refusal(
+            "The {queue} has no ordered groups, so same_group means nothing.",
+            "Leave same_group out, or create a queue with groups=True or strict=True.",
+        )
+    }
+)
+TAKE = Ways(
+    {
+        "batches": Refusal(
+            "The {queue} has batches, whose messages are not taken.",
+            "Pop the message and complete it, both with connection=.",
+        )
+    }
+)
+PREFETCH = Ways(
+    {
+        "at_most_once": Refusal(
+            "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
+        )
+    }
+)
 
 # Claims of a call that found nothing while a group with limits had room, and the longest random pause before each, in
 # seconds: about the time of a commit.
@@ -51,17 +91,7 @@ def claim_group(
     context: Context, group: str, n: int, lease: Duration | None, now: datetime | None
 ) -> tuple[str, Sequence[Row]]:
     """Claim messages of one group; return a new token, and the rows claimed under it, as CLAIMED."""
-    table = context.table
-    if not table.definition.fair:
-        raise BadInput(
-            f"The {table.definition.kind} {table.name!r} has no fair groups, of which one could be chosen.",
-            "Use pop_many, or create a queue with groups='fair'.",
-        )
-    if table.definition.limited or table.definition.delivery == "at_most_once":
-        raise BadInput(
-            f"The queue {table.name!r} has limits, or delivers at most once: no group of it can be chosen.",
-            "Use pop_many, or create a queue without them.",
-        )
+    check(context, CHOSEN_GROUP)
     token, params = leased(context, n, lease, now)
     params["group"] = group
     return token, _swept(context, context.messages.claim_group, params, now, None, refusable=True)
@@ -78,8 +108,7 @@ def claimed(
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
     if same_group:
         return _claimed_run(context, params, now, refusable, open=same_group == "open")
-    messages = context.messages
-    remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
+    remove = context.table.plan.way(REMOVES)(context.messages)
     return _swept(context, remove, params, now, connection, refusable)
 
 
@@ -100,12 +129,7 @@ def _claimed_run(context: Context, params: Params, now: datetime | None, refusab
 
 def check_same_group(context: Context, connection: Connection | None) -> None:
     """Refuse to claim several messages of a group where a group has no order, or in a caller's transaction."""
-    table = context.table
-    if not table.definition.grouped:
-        raise BadInput(
-            f"The {table.definition.kind} {table.name!r} has no ordered groups, so same_group means nothing.",
-            "Leave same_group out, or create a queue with groups=True or strict=True.",
-        )
+    check(context, SAME_GROUP)
     if connection is not None:
         raise BadInput(
             "A claim with same_group cannot be a part of a transaction, which may not see all messages of the group.",
@@ -118,14 +142,8 @@ def leased(
 ) -> tuple[str, Params]:
     """Return a new token, and the parameters of a claim under it."""
     context.keep_current(connection)
-    definition = context.table.definition
     token = secrets.token_hex(16)
-    params = _params(context, n, token, now)
-    if definition.delivery == "at_least_once":
-        params["lease"] = definition.lease if lease is None else seconds(lease, "lease")
-    elif lease is not None:
-        raise BadInput("A message delivered at most once has no lease.", "Leave lease out.")
-    return token, params
+    return token, _params(context, n, token, now) | context.table.plan.way(LEASES)(context, lease)
 
 
 def take(context: Context, n: int, now: datetime | None, connection: Connection | None) -> Sequence[Row]:
@@ -136,21 +154,15 @@ def take(context: Context, n: int, now: datetime | None, connection: Connection 
             "Give a connection, or use pop() and complete().",
         )
     context.keep_current(connection)
-    if context.table.definition.batches:
-        raise BadInput(
-            f"The queue {context.table.name!r} has batches, whose messages are not taken.",
-            "Pop the message and complete it, both with connection=.",
-        )
+    check(context, TAKE)
     params = _params(context, n, None, now)
     return _swept(context, context.messages.take, params, now, connection, refusable=True)
 
 
 def check_prefetch(context: Context, prefetch: int) -> None:
     """Refuse to claim messages before their turn where delivery is at most once."""
-    if prefetch != 1 and context.table.definition.delivery == "at_most_once":
-        raise BadInput(
-            "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
-        )
+    if prefetch != 1:
+        check(context, PREFETCH)
 
 
 def _params(context: Context, n: int, token: str | None, now: datetime | None) -> Params:
@@ -182,8 +194,8 @@ def _swept(
     if refusal is not None and refusable and not rows:
         raise refusal
     rows = rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
-    if not rows and context.table.definition.group_limited and connection is None:
-        rows = _tried_again(context, remove, params, refusable)
+    if not rows and connection is None:
+        rows = context.table.plan.way(AGAIN)(context, remove, params, refusable)
     counters.add("popped_messages", context.table.name, len(rows))
     return rows
 
@@ -222,8 +234,7 @@ def topped_up(
 ) -> Sequence[Row]:
     """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""
     missing = params["n"] - len(rows)
-    whole = context.table.definition.claims_ranges or remove == context.messages.claim_run
-    if not missing or (rows and whole):
+    if not missing or (rows and (context.table.plan.way(WHOLE) or remove == context.messages.claim_run)):
         return rows
     try:
         if not sweep(context, now, connection):
@@ -235,3 +246,27 @@ def topped_up(
             return rows
         raise
     return context.table.in_order([*rows, *more])
+
+
+def _lease(context: Context, lease: Duration | None) -> Params:
+    return {"lease": context.table.definition.lease if lease is None else seconds(lease, "lease")}
+
+
+def _no_lease(context: Context, lease: Duration | None) -> Params:
+    if lease is not None:
+        raise BadInput("A message delivered at most once has no lease.", "Leave lease out.")
+    return {}
+
+
+LEASES = Ways({"at_most_once": _no_lease, "": _lease})
+"""The parameters of a claim about its lease."""
+REMOVES: Ways[Callable[[Messages], Remove]] = Ways(
+    {"at_most_once": lambda messages: messages.take, "": lambda messages: messages.claim}
+)
+"""What claims: where delivery is at most once, the claim removes the messages."""
+AGAIN: Ways[Callable[[Context, Remove, Params, bool], Sequence[Row]]] = Ways(
+    {"group_limited": _tried_again, "": lambda context, remove, params, refusable: []}
+)
+"""What follows a claim that found nothing."""
+WHOLE = Ways({"ranges": True, "": False})
+"""Whether a claim may be one range of a log: then there is nothing else under its token."""

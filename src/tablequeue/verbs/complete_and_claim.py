@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from time import monotonic
 
+from tablequeue.engines.plan import Ways
 from tablequeue.engines.texts import Row
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_token
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
+from tablequeue.verbs.after import COMPLETED, follow
 from tablequeue.verbs.claim import SameGroup, check_same_group, claimed, leased, topped_up
 from tablequeue.verbs.context import Context, Params
 from tablequeue.verbs.finish import complete, not_held
-from tablequeue.verbs.sweep import keep_up, look_at_batches
+from tablequeue.verbs.sweep import keep_up
+
+TOGETHER = Ways({"at_least_once not grouped": True, "": False})
+"""Whether one transaction may complete and claim."""
 
 
 def complete_and_claim(
@@ -40,8 +45,7 @@ def complete_and_claim(
     token, params = leased(context, n, lease, now, connection)
     table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
-    simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
-    if not simple or now is not None or connection is not None:
+    if not table.plan.way(TOGETHER) or len(tokens) > 1 or now is not None or connection is not None:
         complete(context, claims, now, connection)
         return token, claimed(context, params, now, connection, refusable=connection is not None, same_group=same_group)
     ids = list({one.id for one in claims})
@@ -52,7 +56,7 @@ def complete_and_claim(
         counters.add("lost_leases", table.name, len(lost))
         raise not_held(lost, len(ids), "completed")
     counters.add("completed_messages", table.name, len(ids))
-    look_at_batches(context, now, None)
+    follow(context, COMPLETED, now, None)
     if rows is None:
         return token, claimed(context, params, now, connection, refusable=False)
     # After the completion: before it, a sweep would take the message from a consumer that is a little late.

@@ -9,17 +9,34 @@ from typing import Any, TypeVar, cast
 
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.plan import Ways
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_claims, checked_token, error_text
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import FailedState
 from tablequeue.observe.counters import counters
+from tablequeue.verbs.after import COMPLETED, LEFT, follow
 from tablequeue.verbs.context import Context, Params, seconds
+from tablequeue.verbs.refusals import Refusal, check
 from tablequeue.verbs.results import completing, dump
-from tablequeue.verbs.sweep import end_leases, look_at_batches, promote_after
+from tablequeue.verbs.sweep import end_leases
 
 C = TypeVar("C", bound=Collection[int])
+Complete = Callable[[Cursor, Table, Params], list[int]]
+
+# What queues refuse that deliver at most once.
+RELEASE, EXTEND = (
+    Ways(
+        {
+            "at_most_once": Refusal(
+                f"A message delivered at most once has no lease and cannot be {done}.",
+                "Complete it or fail it; to try messages again, use a queue with delivery='at_least_once'.",
+            )
+        }
+    )
+    for done in ("given back", "extended")
+)
 
 
 def complete(
@@ -32,15 +49,11 @@ def complete(
     claims = checked_claims(claims, Claim)
     if results is not None and len(results) != len(claims):
         raise BadInput(f"There are {len(claims)} messages and {len(results)} results.", "Give one for each, or None.")
-    complete: Callable[..., list[int]] = context.messages.complete
     dumped = dump(context, results or ())
-    if context.table.definition.results:
-        kept = {claim.id: result for claim, result in zip(claims, dumped, strict=False) if result is not None}
-        complete = completing(context, kept)
+    complete = context.table.plan.way(COMPLETES)(context, claims, dumped)
     completed, lost = _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
     counters.add("completed_messages", context.table.name, sum(map(len, completed.values())))
-    promote_after(context, now, connection, len(claims))
-    look_at_batches(context, now, connection)
+    follow(context, COMPLETED, now, connection, len(claims))
     if lost is not None:
         raise lost
 
@@ -48,14 +61,12 @@ def complete(
 def release(
     context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Connection | None
 ) -> None:
-    _need_lease(context, "given back")
+    check(context, RELEASE)
     claims = checked_claims(claims, Claim)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     released, lost = _finish(context, context.messages.release, claims, params, "released", connection)
     counters.add("released_messages", context.table.name, sum(map(len, released.values())))
-    if promoting := sum(sum(under.values()) for under in released.values()):
-        promote_after(context, now, connection, promoting)
-        look_at_batches(context, now, connection, promoting)
+    follow(context, LEFT, now, connection, sum(sum(under.values()) for under in released.values()))
     if lost is not None:
         raise lost
 
@@ -86,9 +97,8 @@ def fail(
     states, lost = _finish(context, context.messages.fail, claims, params, "failed", connection, delays)
     for state, number in Counter(state for under in states.values() for state in under.values()).items():
         counters.add("failed_messages", context.table.name, number, state)
-    if ended := sum(state in ("dead", "cancelled", "blocked") for under in states.values() for state in under.values()):
-        promote_after(context, now, connection, ended)
-        look_at_batches(context, now, connection, ended)
+    ended = sum(state in ("dead", "cancelled", "blocked") for under in states.values() for state in under.values())
+    follow(context, LEFT, now, connection, ended)
     if lost is not None:
         raise lost
     return [cast(FailedState, states[claim.token][claim.id]) for claim in claims]
@@ -96,10 +106,7 @@ def fail(
 
 def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
     """Give back messages that nobody works on any more; where delivery is at most once, fail them instead."""
-    if context.table.definition.delivery == "at_most_once":
-        fail(context, claims, why, None, True, None, None)
-    else:
-        release(context, claims, 0, None, None)
+    context.table.plan.way(ABANDONS)(context, claims, why)
 
 
 def extend(
@@ -110,7 +117,7 @@ def extend(
     connection: Connection | None,
 ) -> list[datetime]:
     """Extend the leases. Return their new ends, aligned with the claims."""
-    _need_lease(context, "extended")
+    check(context, EXTEND)
     context.keep_current(connection)
     claims = checked_claims(claims, Claim)
     lease = context.table.definition.lease if lease is None else seconds(lease, "lease")
@@ -125,7 +132,7 @@ def extend(
 
 def extend_held(context: Context, id: int, lease: Duration, now: datetime | None) -> bool:
     """Extend the lease on a message, whoever holds it; return whether somebody does."""
-    _need_lease(context, "extended")
+    check(context, EXTEND)
     context.keep_current(None)
     token = context.run(context.messages.holder, {"id": id})
     if token is None:
@@ -178,14 +185,6 @@ def _finish(
     return finished, not_held(sorted(lost), sum(map(len, by_token.values())), done) if lost else None
 
 
-def _need_lease(context: Context, done: str) -> None:
-    if context.table.definition.delivery == "at_most_once":
-        raise BadInput(
-            f"A message delivered at most once has no lease and cannot be {done}.",
-            "Complete it or fail it; to try messages again, use a queue with delivery='at_least_once'.",
-        )
-
-
 def not_held(ids: list[int], total: int, done: str) -> LeaseLost:
     if total == 1:
         cause = f"The lease on message {ids[0]} is lost, so it was not {done}."
@@ -198,3 +197,23 @@ def not_held(ids: list[int], total: int, done: str) -> LeaseLost:
         "It expired, or the message was finished before: make the lease longer than the work, or extend it in time.",
         ids,
     )
+
+
+def _keep_results(context: Context, claims: Sequence[Claim], results: Sequence[str | None]) -> Complete:
+    kept = {claim.id: result for claim, result in zip(claims, results, strict=False) if result is not None}
+    return completing(context, kept)
+
+
+def _fail_all(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
+    fail(context, claims, why, None, True, None, None)
+
+
+def _release_all(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
+    release(context, claims, 0, None, None)
+
+
+COMPLETES: Ways[Callable[[Context, Sequence[Claim], Sequence[str | None]], Complete]] = Ways(
+    {"results": _keep_results, "": lambda context, claims, results: context.messages.complete}
+)
+"""The operation that completes, with the results of the messages where they are kept."""
+ABANDONS = Ways({"at_most_once": _fail_all, "": _release_all})

@@ -11,9 +11,9 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.model.message import Message
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs import catalogue, dead_letters
+from tablequeue.verbs.after import CHANGED, PURGED, follow
 from tablequeue.verbs.context import Context, seconds, whole_ids
 from tablequeue.verbs.inspect import BATCH, in_batches, need_history
-from tablequeue.verbs.sweep import look_at_batches, promote_after
 
 
 class All(Enum):
@@ -37,7 +37,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
         while deleted:
             deleted = context.run(context.messages.purge, {"state": state, "n": BATCH})
             total += deleted
-    look_at_batches(context, None, None, total)
+    follow(context, PURGED, None, None, total)
     return total
 
 
@@ -51,7 +51,7 @@ def purge_dead(context: Context, which: Which) -> int:
         return context.run(context.messages.purge_ids, params)
 
     deleted = _each_dead(context, which, delete)
-    look_at_batches(context, None, None, deleted)
+    follow(context, PURGED, None, None, deleted)
     return deleted
 
 
@@ -78,7 +78,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
         return len(context.run(context.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
 
     here = _each_dead(context, which, revive) if which is not ALL else _redrive_all(context)
-    promote_after(context, now, messages=here)
+    follow(context, CHANGED, now, None, here)
     return total + here
 
 
@@ -98,12 +98,12 @@ def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> 
     if context.table.dead_letters is not None:
         target = at(context.table.dead_letters)
         total = dead_letters.move_back(context, target, lambda message, origin: chosen(message, origin.id))
-        promote_after(context, now, messages=total)
+        follow(context, CHANGED, now, None, total)
     there = context.run(context.engine.catalogue.names, {})
     for name in dead_letters.sources(there, catalogue.name_in(there, context.table)):
         source = at(catalogue.find(context.runner, name, "queue"))
         moved = dead_letters.move_back(source, context, lambda message, origin: chosen(message, message.id))
-        promote_after(source, now, messages=moved)
+        follow(source, CHANGED, now, None, moved)
         total += moved
     return total
 

@@ -11,10 +11,10 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.states import WAITING_STATES, LiveState
 from tablequeue.verbs import keys, move_between
+from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context, whole_ids
 from tablequeue.verbs.inspect import find, in_batches
 from tablequeue.verbs.maintain import ALL, Which
-from tablequeue.verbs.sweep import promote_after
 
 MOVED: tuple[LiveState, ...] = (*WAITING_STATES, "dead")
 """The states of messages that no consumer holds."""
@@ -106,7 +106,7 @@ def _move(
     if moved:
         to.table.ready_after(min(moved.values()) - 1)
     for each in (context, to):
-        promote_after(each, now, messages=len(moved))
+        follow(each, CHANGED, now, None, len(moved))
     return moved
 
 

@@ -30,9 +30,9 @@ from tablequeue.errors import BadInput, BadPayload, Conflict, DuplicateKey, Tabl
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import MOVING
 from tablequeue.verbs import control, inspect, keys, push
+from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.inspect import BATCH
-from tablequeue.verbs.sweep import promote_after
 
 # Seconds between two looks of a move that follows its source, and found nothing.
 PAUSE = 0.5
@@ -131,7 +131,7 @@ def _pass(context: Context, to: Context, found: _Pass, now: datetime | None) -> 
         taken = _look_for_keys(to, [row[2] for row in rows if row[2] is not None])
         found.keys |= dict.fromkeys(taken)
         if _set_aside(context, before, after, {*taken}, found):
-            promote_after(context, now)
+            follow(context, CHANGED, now, None)
             yield from _forward(context, to, found, now)
 
 
@@ -264,7 +264,7 @@ def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: d
                 raise Conflict("Other programs push keys of messages that come.", "Move again.") from None
     if brought:
         to.table.ready_after(min(brought.values()) - 1)
-        promote_after(to, now, messages=len(brought))
+        follow(to, CHANGED, now, None, len(brought))
     found.keys |= {row["key"]: None for row in stay if row["key"] is not None and row["id"] not in found.refused}
     if grouped:
         found.groups |= {row["group"] or "" for row in stay}

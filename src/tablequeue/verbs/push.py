@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.plan import Ways
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
@@ -19,8 +20,9 @@ from tablequeue.model.payload import dump_headers
 from tablequeue.observe import telemetry
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import keys
+from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context, Params, positive, seconds
-from tablequeue.verbs.sweep import promote_after
+from tablequeue.verbs.refusals import Refusal, check
 
 OnConflict = Literal["raise", "skip", "return", "renew"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
@@ -54,6 +56,34 @@ class Encoded:
 
 NOTHING = Options(None, None, None, None, None)
 
+# The options that some queues refuse.
+REFUSED: Ways[tuple[tuple[str, ...], Refusal]] = Ways(
+    {
+        "topic": (
+            ("delay", "due"),
+            Refusal("A topic delivers its messages at once.", "Leave delay and due out, or push into a queue."),
+        ),
+        "not expires": (
+            ("expires",),
+            Refusal(
+                "The messages of the {queue} do not expire.",
+                "Leave expires out, or create a queue with expires, the seconds of a message without its own.",
+            ),
+        ),
+        "not unique_for": (
+            ("unique_for",),
+            Refusal(
+                "The keys of the {queue} are taken until their messages are finished.",
+                "Leave unique_for out, or create a queue with unique_for, the seconds of a key without its own.",
+            ),
+        ),
+    }
+)
+KEYLESS = Ways({"topic": Refusal("A topic has no deduplication keys.", "Leave the key out, or push into a queue.")})
+# The delay and the group of a message that is pushed without one.
+DELAY: Ways[float | None] = Ways({"due": 0, "": None})
+GROUP: Ways[str | None] = Ways({"strict": "", "": None})
+
 
 class Defined(Protocol):
     """A queue, or its table."""
@@ -81,17 +111,25 @@ def push(
         params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
     else:
         params = _call(context, now) | _row(context, payload, options, key)
-    if key is not None and context.table.definition.unique_for:
-        (id,) = _push_each(context, params, [params], on_conflict, connection)
-        promote_after(context, now, connection)
-        return id
+    if key is not None:
+        id = context.table.plan.way(KEYED)(context, params, on_conflict, connection)
+    else:
+        id = context.run(context.messages.push, params, connection)
+        counters.add("pushed_messages", context.table.name, 1)
+    if id is not None:
+        follow(context, CHANGED, now, connection)
+    return id
+
+
+def _push_keyed(context: Context, params: Params, on_conflict: OnConflict, connection: Connection | None) -> int | None:
+    """Push a message with a key, which is taken until the message is finished."""
     while True:
         id = context.run(context.messages.push, params, connection)
         if id is not None:
             counters.add("pushed_messages", context.table.name, 1)
-            promote_after(context, now, connection)
             return id
-        assert key is not None, "only a key can be taken"
+        key = params["key"]
+        assert key is not None, "of a message with a key"
         if on_conflict == "skip":
             return None
         if on_conflict == "raise":
@@ -100,6 +138,15 @@ def push(
         if key in there:
             return there[key]
         # The message with the key was finished between the two statements: push again.
+
+
+def _push_timed(context: Context, params: Params, on_conflict: OnConflict, connection: Connection | None) -> int | None:
+    """Push a message with a key, which is taken for a time."""
+    (id,) = _push_each(context, params, [params], on_conflict, connection)
+    return id
+
+
+KEYED = Ways({"unique_for": _push_timed, "": _push_keyed})
 
 
 @telemetry.pushing
@@ -122,7 +169,7 @@ def push_many(
         params = encoded.params | {"payloads": encoded.payloads}
         ids = [*context.run(context.messages.push_many, params, connection)]
         counters.add("pushed_messages", context.table.name, len(ids))
-    promote_after(context, now, connection, len(ids))
+    follow(context, CHANGED, now, connection, len(ids))
     return ids
 
 
@@ -168,16 +215,13 @@ def pushing(
 ) -> Callable[[Cursor, Table, Params], tuple[list[int | None], int]]:
     """Return the operation that pushes rows: it returns their ids, and how many were pushed."""
 
-    def push_rows(cursor: Cursor, table: Table, rows: list[Params]) -> list[int | None]:
-        if table.definition.unique_for:
-            return keys.push_each(context, cursor, table, params, rows, renew=on_conflict == "renew")
-        return context.messages.push_each(cursor, table, params | {"rows": rows})
+    push_each = context.table.plan.way(EACH)
 
     def push_keyed(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], int]:
         if on_conflict == "raise":
             # The caller's transaction must be able to go on without these messages.
             cursor.execute("savepoint tablequeue_push")
-        ids = push_rows(cursor, table, rows)
+        ids = push_each(context, cursor, table, params, rows, on_conflict)
         pushed = len(ids) - ids.count(None)
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
@@ -187,7 +231,7 @@ def pushing(
                 raise _duplicate(taken)
             there = keys.find(context, cursor, table, params, taken)
             gone = [place for place, key in zip(refused, taken, strict=True) if key not in there]
-            again = push_rows(cursor, table, [rows[place] for place in gone])
+            again = push_each(context, cursor, table, params, [rows[place] for place in gone], on_conflict)
             pushed += len(again) - again.count(None)
             for place, key in zip(refused, taken, strict=True):
                 ids[place] = there.get(key)
@@ -198,6 +242,21 @@ def pushing(
         return ids, pushed
 
     return push_keyed
+
+
+def _each(
+    context: Context, cursor: Cursor, table: Table, params: Params, rows: list[Params], on_conflict: OnConflict
+) -> list[int | None]:
+    return context.messages.push_each(cursor, table, params | {"rows": rows})
+
+
+def _each_timed(
+    context: Context, cursor: Cursor, table: Table, params: Params, rows: list[Params], on_conflict: OnConflict
+) -> list[int | None]:
+    return keys.push_each(context, cursor, table, params, rows, renew=on_conflict == "renew")
+
+
+EACH = Ways({"unique_for": _each_timed, "": _each})
 
 
 def _plain(context: Context) -> Params:
@@ -217,8 +276,8 @@ def _call(context: Context, now: datetime | None) -> Params:
 
 
 def _row(context: Context, payload: Any, options: Options, key: str | None) -> Params:
-    if key is not None and context.table.definition.kind == "topic":
-        raise BadInput("A topic has no deduplication keys.", "Leave the key out, or push into a queue.")
+    if key is not None:
+        check(context, KEYLESS)
     check_group(context.table, options.group)
     return {
         **_options(context, options),
@@ -230,25 +289,16 @@ def _row(context: Context, payload: Any, options: Options, key: str | None) -> P
 def _options(context: Context, options: Options) -> Params:
     delay, due, priority, group, headers, expires, unique_for = options
     headers = telemetry.carried(headers)
-    definition = context.table.definition
-    if definition.kind == "topic" and (delay is not None or due is not None):
-        raise BadInput("A topic delivers its messages at once.", "Leave delay and due out, or push into a queue.")
+    plan = context.table.plan
+    for names, refusal in plan.steps(REFUSED):
+        if any(getattr(options, name) is not None for name in names):
+            raise refusal.error(context)
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")
     if priority is not None:
         check_priority(context.table, priority)
-    if expires is not None and definition.expires is None:
-        raise BadInput(
-            f"The messages of the {definition.kind} {context.table.name!r} do not expire.",
-            "Leave expires out, or create a queue with expires, the seconds of a message without seconds of its own.",
-        )
-    if unique_for is not None and definition.unique_for is None:
-        raise BadInput(
-            f"The keys of the {definition.kind} {context.table.name!r} are taken until their messages are finished.",
-            "Leave unique_for out, or create a queue with unique_for, the seconds of a key without seconds of its own.",
-        )
-    if definition.order == "due" and delay is None and due is None:
-        delay = 0
+    if delay is None and due is None:
+        delay = plan.way(DELAY)
     return {
         "headers": None if headers is None else dump_headers(headers),
         "delay": None if delay is None else seconds(delay, "delay"),
@@ -256,7 +306,7 @@ def _options(context: Context, options: Options) -> Params:
         "expires": None if expires is None else positive(expires, "expires"),
         "unique_for": None if unique_for is None else positive(unique_for, "unique_for"),
         "priority": 0 if priority is None else priority,
-        "group": "" if definition.strict else None if group is None else check_text(group, "group"),
+        "group": plan.way(GROUP) if group is None else check_text(group, "group"),
         "key": None,
         "batch_id": None,
     }

@@ -10,25 +10,29 @@ from typing import Any
 
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.errors import BadInput, NoResult
+from tablequeue.engines.plan import Ways
+from tablequeue.errors import NoResult, TablequeueError
 from tablequeue.model.pacing import Duration
 from tablequeue.model.payload import dump_result
 from tablequeue.verbs.context import Context, Params, seconds
 from tablequeue.verbs.inspect import find
+from tablequeue.verbs.refusals import Refusal, check
 
 # Seconds between two looks at a message: the first pause, and the longest, up to which it doubles. The looks are for
 # ends of which no notification tells: in a caller's transaction, and of messages that did not finish.
 PAUSES = (0.02, 0.5)
+# The queues that keep no results refuse to keep one, and to wait for one.
+KEEPS, WAITS = (
+    Ways({"not results": Refusal("The {queue} keeps no results.", remedy)})
+    for remedy in ("Leave the result out, or create a queue with results=True.", "Create a queue with results=True.")
+)
 _UNFINISHED = ("ready", "scheduled", "blocked", "in_progress")
 
 
 def dump(context: Context, results: Sequence[Any]) -> list[str | None]:
     """Return the results as JSON. None stays None: the message has no result."""
-    if not context.table.definition.results and any(result is not None for result in results):
-        raise BadInput(
-            f"The {context.table.definition.kind} {context.table.name!r} keeps no results.",
-            "Leave the result out, or create a queue with results=True.",
-        )
+    if any(result is not None for result in results):
+        check(context, KEEPS)
     return [None if result is None else dump_result(result) for result in results]
 
 
@@ -47,15 +51,22 @@ def completing(context: Context, kept: dict[int, str]) -> Callable[[Cursor, Tabl
     return complete
 
 
+def notify_waiters(context: Context) -> None:
+    """Notify those who wait for results, after messages ended without one.
+
+    An error is not raised, because the messages have ended. Those who wait look by themselves too.
+    """
+    try:
+        context.run(context.messages.notify_results, {})
+    except TablequeueError:
+        return
+
+
 class ResultWaiter:
     """Waits for the result of one message. `wake` is what the notifier calls, in its own thread."""
 
     def __init__(self, context: Context, id: int, wait: Duration, wake: Callable[[], None]) -> None:
-        if not context.table.definition.results:
-            raise BadInput(
-                f"The {context.table.definition.kind} {context.table.name!r} keeps no results.",
-                "Create a queue with results=True.",
-            )
+        check(context, WAITS)
         self._context = context
         self._id = id
         self._wait = seconds(wait, "wait")

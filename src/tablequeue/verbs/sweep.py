@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from time import monotonic
 
+from tablequeue.engines.plan import Ways
 from tablequeue.errors import TablequeueError
 from tablequeue.model.connection import Connection
 from tablequeue.verbs import batch_ends
 from tablequeue.verbs.context import Context, Params
+from tablequeue.verbs.results import notify_waiters
 
 # Seconds between the end of a sweep and the start of the next one, by the claims of one process on a busy queue. An
 # empty queue is swept at every claim. This bounds how late a claim sees a message that became due, whose lease expired,
@@ -30,15 +33,12 @@ def keep_up(context: Context, now: datetime | None, connection: Connection | Non
         # First, so that the claims of other threads do not do it too.
         table.next_sweep = monotonic() + SWEEP_EVERY
         moved = sweep(context, now, connection)
-        if table.definition.unique_for and connection is None:
-            moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
-        if table.definition.group_rate and connection is None:
-            moved += context.run(context.messages.forget_rates, {"n": SWEEP_SIZE, "now": context.time(now)})
-        if table.definition.concurrency is not None and connection is None:
-            context.run(context.messages.close_slots, {})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
-        if connection is None and monotonic() >= table.next_purge:
-            _purge(context, now)
+        if connection is None:
+            moved += sum(step(context, now) for step in table.plan.steps(UPKEEP))
+            if monotonic() >= table.next_purge:
+                purged = [step(context, now) for step in table.plan.steps(PURGES)]
+                table.next_purge = monotonic() + (0 if SWEEP_SIZE in purged else PURGE_EVERY)
     except TablequeueError as refusal:
         return refusal
     table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
@@ -51,54 +51,12 @@ def sweep(context: Context, now: datetime | None, connection: Connection | None 
     In a transaction beside that of a caller's `connection`: inside, no other consumer could have the messages until it
     ends. Only where one writer holds the whole database is it a part of that transaction.
     """
-    params: Params = {
-        "n": SWEEP_SIZE,
-        "max_attempts": context.table.definition.max_attempts,
-        "now": context.time(now),
-    }
-    run = context.run if context.engine.sweeps_within else context.run_beside
-    moved = run(context.messages.sweep, params, connection)
-    if context.table.definition.expires:
-        expired = run(context.messages.expire, {"n": SWEEP_SIZE, "now": params["now"]}, connection)
-        moved += expired
-        if expired:
-            notify_ended(context, connection)
-            if context.table.definition.grouped and not context.engine.promotes:
-                # A trigger has made the next messages the heads of their groups: scheduled if they have a due time.
-                moved += run(context.messages.sweep, params, connection)
-    if context.table.definition.grouped and context.engine.promotes:
-        moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
-    if context.table.definition.batches and connection is None:
-        moved += batch_ends.look(context, now)
-    return moved
+    return sum(step(context, now, connection) for step in context.table.plan.steps(SWEEPS))
 
 
-def promote(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
-    """Make the next message ready in each group that has no head; return in how many.
-
-    Never in a caller's transaction, where it would keep other consumers waiting. The next claim that finds too little
-    promotes what is pushed or finished there.
-    """
-    if not context.engine.promotes or connection is not None:
-        return 0
-    return context.run(context.messages.promote, _promoting(context, now))
-
-
-def promote_after(
-    context: Context, now: datetime | None, connection: Connection | None = None, messages: int = 1
-) -> None:
-    """Promote the next messages of the groups after a call about so many messages that took effect.
-
-    In all of the groups: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, and
-    their rate fell to a quarter. An error is not raised, for the caller would repeat the call, which took effect: the
-    next claim that finds too little promotes.
-    """
-    if context.table.definition.grouped:
-        try:
-            for _ in range(0, messages, SWEEP_SIZE):
-                promote(context, now, connection)
-        except TablequeueError:
-            return
+def promote(context: Context, now: datetime | None) -> int:
+    """Make the next message ready in each group that has no head; return in how many."""
+    return context.run(context.messages.promote, _bounded(context, now))
 
 
 def end_leases(context: Context, now: datetime | None, connection: Connection | None) -> None:
@@ -114,44 +72,76 @@ def end_leases(context: Context, now: datetime | None, connection: Connection | 
             return
 
 
-def look_at_batches(context: Context, now: datetime | None, connection: Connection | None, lost: int = 0) -> None:
-    """End the batches that a call may have ended; not in a caller's transaction, which others do not see yet.
-
-    lost   how many messages became dead letters, or left the queue in other ways than by a completion.
-    """
-    if context.table.definition.batches and connection is None:
-        batch_ends.look_after(context, now)
-        if lost:
-            try:
-                batch_ends.look(context, now)
-            except TablequeueError:  # the call took effect, and the next sweep looks
-                return
+# -- private -----------------------------------------------------------------------------------------------------------
 
 
-def notify_ended(context: Context, connection: Connection | None) -> None:
-    """Notify those who wait for results after messages ended without one; not in a caller's transaction.
-
-    An error is not raised, for the messages have ended: those who wait look by themselves too.
-    """
-    if context.table.definition.results and connection is None:
-        try:
-            context.run(context.messages.notify_results, {})
-        except TablequeueError:
-            return
+def _swept(context: Context, now: datetime | None, connection: Connection | None) -> int:
+    run = context.run if context.engine.sweeps_within else context.run_beside
+    more: Params = {"max_attempts": context.table.definition.max_attempts}
+    return run(context.messages.sweep, _bounded(context, now) | more, connection)
 
 
-def _promoting(context: Context, now: datetime | None) -> Params:
+def _expired(context: Context, now: datetime | None, connection: Connection | None) -> int:
+    run = context.run if context.engine.sweeps_within else context.run_beside
+    return run(context.messages.expire, _bounded(context, now), connection)
+
+
+def _expired_and_told(context: Context, now: datetime | None, connection: Connection | None) -> int:
+    expired = _expired(context, now, connection)
+    if expired and connection is None:
+        notify_waiters(context)
+    return expired
+
+
+def _promoted(context: Context, now: datetime | None, connection: Connection | None) -> int:
+    return context.run_beside(context.messages.promote, _bounded(context, now), connection)
+
+
+def _ended_batches(context: Context, now: datetime | None, connection: Connection | None) -> int:
+    return 0 if connection is not None else batch_ends.look(context, now)
+
+
+def _close_slots(context: Context, now: datetime | None) -> int:
+    context.run(context.messages.close_slots, {})
+    return 0
+
+
+def _purge_history(context: Context, now: datetime | None) -> int:
+    age = context.table.definition.retention
+    assert age is not None, "of a history with a retention"
+    return context.run(context.messages.purge_history, _bounded(context, now) | {"age": age})
+
+
+def _forget_batches(context: Context, now: datetime | None) -> int:
+    retention = context.table.definition.retention
+    age = BATCHES_WITHOUT_HISTORY if retention is None else retention
+    return context.run(context.engine.batches.forget_batches, _bounded(context, now) | {"age": age})
+
+
+def _bounded(context: Context, now: datetime | None) -> Params:
     return {"n": SWEEP_SIZE, "now": context.time(now)}
 
 
-def _purge(context: Context, now: datetime | None) -> None:
-    """Delete a bounded part of what a retention has ended in the history, and of the batches that ended as long ago."""
-    definition, purged = context.table.definition, 0
-    age = definition.retention if definition.keeps_history else BATCHES_WITHOUT_HISTORY
-    if age is not None:
-        params: Params = {"age": age, "n": SWEEP_SIZE, "now": context.time(now)}
-        if definition.keeps_history:
-            purged = context.run(context.messages.purge_history, params)
-        if definition.batches:
-            purged = max(purged, context.run(context.engine.batches.forget_batches, params))
-    context.table.next_purge = monotonic() + (0 if purged == SWEEP_SIZE else PURGE_EVERY)
+Sweep = Callable[[Context, datetime | None, Connection | None], int]
+Upkeep = Callable[[Context, datetime | None], int]
+
+SWEEPS: Ways[Sweep] = Ways(
+    {
+        "": _swept,
+        "expires not results": _expired,
+        "expires results": _expired_and_told,
+        "promoted": _promoted,
+        "batches": _ended_batches,
+    }
+)
+"""The parts of a sweep. Each returns how many messages it has moved."""
+UPKEEP: Ways[Upkeep] = Ways(
+    {
+        "unique_for": lambda context, now: context.run(context.messages.forget_keys, _bounded(context, now)),
+        "group_rate": lambda context, now: context.run(context.messages.forget_rates, _bounded(context, now)),
+        "concurrency": _close_slots,
+    }
+)
+"""What follows a sweep that is not beside a caller's transaction. Each returns how many rows it has deleted."""
+PURGES: Ways[Upkeep] = Ways({"retention": _purge_history, "batches retention or batches none": _forget_batches})
+"""What deletes a bounded part of the history whose retention is over, and of the batches that ended as long ago."""

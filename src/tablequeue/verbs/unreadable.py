@@ -15,8 +15,8 @@ from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import ID, PAYLOAD, stored_errors, with_error
+from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context
-from tablequeue.verbs.sweep import promote_after
 
 
 def readable(
@@ -49,7 +49,7 @@ def _bury(
         if connection is not None:
             raise
         return  # it comes back when its lease ends, and is buried then
-    promote_after(context, now, connection)
+    follow(context, CHANGED, now, connection)
 
 
 def _buried(context: Context, row: Row, reason: str) -> Params:

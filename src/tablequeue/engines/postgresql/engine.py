@@ -196,7 +196,7 @@ class PostgreSQL(Engine):
             "ring_starts": f"array[served, {LOWEST}]",
             "ring_above": f"array[{HIGHEST}, {LOWEST}]",
             "ring_ends": f"array[{HIGHEST}, served]",
-            "row": "ctid" if table.claims_above_mark else "id",
+            "row": "ctid" if "marked" in table.plan.met else "id",
             "notifying_lock": notifying,
         }
 

@@ -52,7 +52,7 @@ class PostgreSQLReads(Reads):
             if not coming.paused and (coming.seconds is None or coming.seconds > 0):
                 if lease is None:  # a later claim has a later end
                     walks.lease_end = began + table.definition.lease
-                if table.claims_above_mark:
+                if "marked" in table.plan.met:
                     walks.highest = max(walks.highest, last_id or 0)
         return coming
 

@@ -61,7 +61,11 @@ class SQLiteMessages(SQLiteLimits, Messages):
         return self._limited(super().claim_run, cursor, table, params)
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return super().expire(cursor, table, at_one_time(cursor, table, params))
+        expired = super().expire(cursor, table, at_one_time(cursor, table, params))
+        if expired and "grouped" in table.plan.met:
+            # A trigger has made the next messages the heads of their groups: scheduled if they have a due time.
+            expired += self.sweep(cursor, table, params | {"max_attempts": table.definition.max_attempts})
+        return expired
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._limited(super()._take, cursor, table, at_one_time(cursor, table, params), removes=True)
@@ -71,7 +75,7 @@ class SQLiteMessages(SQLiteLimits, Messages):
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         moved = super()._sweep(cursor, table, params)
-        if moved and table.definition.grouped:
+        if moved and "grouped" in table.plan.met:
             # The message after a head that became a dead letter may be due already. The trigger has no clock to tell.
             moved += super()._sweep(cursor, table, params)
         return moved

@@ -1,0 +1,67 @@
+"""What follows a call that took effect: the next messages of groups, the ends of batches, and those who wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from tablequeue.engines.plan import Ways
+from tablequeue.errors import TablequeueError
+from tablequeue.model.connection import Connection
+from tablequeue.verbs import batch_ends
+from tablequeue.verbs.context import Context
+from tablequeue.verbs.results import notify_waiters
+from tablequeue.verbs.sweep import SWEEP_SIZE, promote
+
+Step = Callable[[Context, datetime | None, int], object]
+
+
+def follow(
+    context: Context, steps: Ways[Step], now: datetime | None, connection: Connection | None, messages: int = 1
+) -> None:
+    """Do what follows a call about so many messages. Not in a caller's transaction, which others do not see yet.
+
+    An error is not raised, because the caller would repeat the call, which took effect. The next sweep does what is
+    left.
+    """
+    if connection is None and messages:
+        for step in context.table.plan.steps(steps):
+            try:
+                step(context, now, messages)
+            except TablequeueError:
+                continue
+
+
+def _promote(context: Context, now: datetime | None, messages: int) -> None:
+    """Promote the next messages of the groups.
+
+    In all of the groups: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, and
+    their rate fell to a quarter.
+    """
+    for _ in range(0, messages, SWEEP_SIZE):
+        promote(context, now)
+
+
+def _end_batches(context: Context, now: datetime | None, messages: int) -> None:
+    batch_ends.look_after(context, now)
+    batch_ends.look(context, now)
+
+
+CHANGED: Ways[Step] = Ways({"promoted": _promote})
+"""What follows a push, and other calls after which a group may lack a head."""
+COMPLETED: Ways[Step] = Ways(
+    {"promoted": _promote, "batches": lambda context, now, messages: batch_ends.look_after(context, now)}
+)
+"""What follows a completion, which notes the batches that it may have ended."""
+LEFT: Ways[Step] = Ways({"promoted": _promote, "batches": _end_batches})
+"""What follows if messages left the queue in another way than by a completion, or became dead letters."""
+PURGED: Ways[Step] = Ways({"batches": _end_batches})
+"""What follows a purge, after which sweeps promote."""
+CANCELLED: Ways[Step] = Ways(
+    {
+        "promoted": _promote,
+        "results": lambda context, now, messages: notify_waiters(context),
+        "batches": _end_batches,
+    }
+)
+"""What follows a cancellation."""
