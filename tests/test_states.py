@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 

@@ -21,6 +21,7 @@ from tablequeue.engines.mysql.ranges import LOOK
 from tablequeue.engines.ranges import PUMPED
 from tablequeue.errors import DatabaseError, QueueNotFound
 from tablequeue.topic import Subscription, Topic
+from tablequeue.verbs.sweep import sweep
 from tablequeue.verbs.topics import trim
 from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, refuses
@@ -214,7 +215,7 @@ def test_a_pump_of_more_runs_than_one_look(place: Place, db: Database, ordered: 
         got += 1
     moved = place.execute(f"select sum(last_offset - first_offset + 1) from {place.table('orders')}__s1__ranges")  # noqa: S608
     assert moved[0][0] >= PUMPED
-    while ordered.context.run(ordered.context.messages.sweep, {"n": 1, "max_attempts": 3, "now": None}) > 1:
+    while sweep(ordered.context, None) > 1:
         pass
     moved = place.execute(f"select sum(last_offset - first_offset + 1) from {place.table('orders')}__s1__ranges")  # noqa: S608
     assert moved[0][0] == runs
@@ -295,7 +296,7 @@ def test_a_forced_seek_deletes_nothing_that_was_claimed_since_it_looked(
     db.topic("orders").push("x", group="g")
     assert ordered.peek()[0].payload == "x"
     consumer = place.open().subscription(ordered.name)
-    consumer.context.run(consumer.context.messages.sweep, {"now": None, "n": 1, "max_attempts": 5})  # moves it
+    sweep(consumer.context, None)  # moves it
     claims: list[Claim] = []
     execute = MySQLCursor.execute
 

@@ -19,18 +19,25 @@ from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 
 Claim = Callable[[Cursor, Table, Params], list[Row]]
+InOrder = Callable[[Claim, Cursor, Table, Params], list[Row]]
+"""How a claim is made so that messages come in the order of the queue."""
 
 
 def claimed_above(claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
     """Claim messages with ids above the mark; if there are none, any messages. Move the mark to the last one."""
-    if "marked" not in table.plan.met or params["now"] is not None:
-        return claim(cursor, table, params | {"low_water": 0})
+    if params["now"] is not None:
+        return claimed_anywhere(claim, cursor, table, params)
     mark = table.mark
     rows = _from(mark.id, claim, cursor, table, params)
     if not rows and (lowest := table.lowest) < mark.id:
         rows = _from(lowest, claim, cursor, table, params)
     note_claimed(cursor, table, mark, rows)
     return rows
+
+
+def claimed_anywhere(claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    """Claim messages of a queue that has no mark."""
+    return claim(cursor, table, params | {"low_water": 0})
 
 
 def note_claimed(cursor: Cursor, table: Table, mark: Mark, rows: list[Row]) -> None:

@@ -5,7 +5,7 @@ An engine overrides the operations that need more than one text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, ClassVar
@@ -13,11 +13,14 @@ from typing import Any, ClassVar
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Claim, Fair
-from tablequeue.engines.low_water import claimed_above
+from tablequeue.engines.low_water import InOrder, claimed_above, claimed_anywhere
 from tablequeue.engines.parts import Part, pairs
+from tablequeue.engines.plan import Ways
 from tablequeue.engines.texts import Row
 from tablequeue.engines.walks import LATE_SECONDS
 
+Done = tuple[Sequence[int] | None, list[Row] | None]
+"""What `complete_and_claim` returns: see there."""
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
 
@@ -135,9 +138,7 @@ class Messages(Part):
         """
         return self._ready(self._take, cursor, table, params)
 
-    def complete_and_claim(
-        self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+    def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Complete the `number` messages `ids`, held under `held`; if that was all of them, claim up to `n` messages.
 
         The queue has no groups, and its messages have leases. Return the ids that were completed (None: all of them),
@@ -189,8 +190,7 @@ class Messages(Part):
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Complete the messages among `ids` that are held under `token`. Return their ids."""
-        once = table.definition.delivery == "at_most_once"
-        return self._finished(cursor, table, "complete_at_most_once" if once else "complete", params)
+        return self._finished(cursor, table, table.plan.way(COMPLETES), params)
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
@@ -319,8 +319,7 @@ class Messages(Part):
     # -- what engines override; the low-water mark is handled above --------------------------------------------------
 
     def _ready(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        in_order = self.fair.claimed if table.definition.fair else claimed_above
-        return in_order(claim, cursor, table, params)
+        return table.plan.way(IN_ORDER)(self.fair)(claim, cursor, table, params)
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
@@ -354,8 +353,7 @@ class Messages(Part):
         return {row[0]: bool(row[1]) for row in self._rows(cursor, table, "release", params)}
 
     def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
-        operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"
-        return {row[0]: row[1] for row in self._rows(cursor, table, operation, params)}
+        return {row[0]: row[1] for row in self._rows(cursor, table, table.plan.way(FAILS), params)}
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Return what makes several statements one transaction; here the runner has done it."""
@@ -379,6 +377,15 @@ class Messages(Part):
 
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))
+
+
+IN_ORDER: Ways[Callable[[Fair], InOrder]] = Ways(
+    {"fair": lambda fair: fair.claimed, "marked": lambda fair: claimed_above, "": lambda fair: claimed_anywhere}
+)
+"""How a claim finds the messages whose turn it is."""
+# The texts that complete and fail.
+COMPLETES = Ways({"at_most_once": "complete_at_most_once", "": "complete"})
+FAILS = Ways({"at_most_once": "fail_at_most_once", "": "fail"})
 
 
 def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:

@@ -2,7 +2,8 @@
 
 A claim is one row for a range of offsets, and its completion is one update of that row. A message that fails, is
 released or loses its lease leaves the range: it becomes a row of the subscription's queue, with the operations of
-`Messages`. In an ordered subscription all messages go through that queue.
+`Messages`. In an ordered subscription all messages go through that queue, so its operations are those of a queue. Of
+these here it has the positions, and `pump`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Messages
+from tablequeue.engines.messages import Done, Messages
 from tablequeue.engines.parts import pairs
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.texts import Row
@@ -37,29 +38,22 @@ class Ranges(Messages):
     # -- claiming ----------------------------------------------------------------------------------------------------
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if table.detached_ready or table.definition.groups:
+        if table.detached_ready:
             if rows := self.detached.claim(cursor, table, params):
                 return rows
             table.detached_ready = False
-        return [] if table.definition.groups else self._range(cursor, table, params)
+        return self._range(cursor, table, params)
 
-    def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self.detached.claim_run(cursor, table, params)
-
-    def complete_and_claim(
-        self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+    def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         with self._atomic(cursor):
             return super().complete_and_claim(cursor, table, params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Detach the messages of expired ranges; move due messages on. In an ordered subscription, pump.
+        """Detach the messages of expired ranges; move due messages on.
 
         Return the number of moves; 1 more if a detached message is ready, so that the next claim looks for it.
         """
         moved = 0
-        if table.definition.groups:
-            moved = self._pumped(cursor, table, params)
         expired, due, ready = self._row(cursor, table, "range_due", params)
         if expired:
             moved += self.expire_ranges(cursor, table, params)
@@ -69,19 +63,15 @@ class Ranges(Messages):
         table.detached_ready = moved > 0
         return moved
 
-    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.detached.promote(cursor, table, params)
-
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Move the next messages of the log to the queue of an ordered subscription. Return their number."""
-        self._run(cursor, table, "range_pump", params | {"n": PUMPED, "token": secrets.token_hex(16)})
-        return int(cursor.rowcount)
+        with self._atomic(cursor):
+            self._run(cursor, table, "range_pump", params | {"n": PUMPED, "token": secrets.token_hex(16)})
+            return int(cursor.rowcount)
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        if table.definition.groups:
-            return self.detached.complete(cursor, table, params)
         ids = [*{*table.engine.load_ids(params["ids"])}]  # a message given twice is one
         if self._complete_range(cursor, table, params, ids):
             return ids
@@ -219,11 +209,6 @@ class Ranges(Messages):
             return self._row(cursor, table, "range_note", params)[0]
 
     # -- private -----------------------------------------------------------------------------------------------------
-
-    def _pumped(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Pump, in a transaction."""
-        with self._atomic(cursor):
-            return self.pump(cursor, table, params)
 
     def _lock_claims(self, cursor: Cursor, table: Table) -> None:
         """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""

@@ -13,6 +13,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.plan import Ways
 from tablequeue.engines.reads import Reads
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput, TablequeueError
@@ -28,6 +29,15 @@ T = TypeVar("T")
 LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
 
 
+# The parts of an engine for each kind of table. All messages of an ordered subscription are those of a queue.
+PARTS: Ways[Callable[[Engine], tuple[Messages, Reads]]] = Ways(
+    {
+        "queue": lambda engine: (engine.messages, engine.reads),
+        "topic": lambda engine: (engine.topics, engine.reads),
+        "ranges": lambda engine: (engine.ranges, engine.range_reads),
+        "subscription": lambda engine: (engine.messages, engine.range_reads),
+    }
+)
 # Seconds between two looks of one process at the definition of a queue: an altered one holds within a second.
 LOOK_EVERY = 0.75
 
@@ -55,13 +65,8 @@ class Context:
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
         assert isinstance(table.engine, Engine), "a class of the engine with its operations"
-        engine = table.engine
-        parts: dict[str, tuple[Messages, Reads]] = {
-            "queue": (engine.messages, engine.reads),
-            "topic": (engine.topics, engine.reads),
-            "subscription": (engine.ranges, engine.range_reads),
-        }
-        return cls(runner, table, who, CODECS[table.definition.payload], engine, *parts[table.definition.kind])
+        parts = table.plan.way(PARTS)(table.engine)
+        return cls(runner, table, who, CODECS[table.definition.payload], table.engine, *parts)
 
     def in_brief(self) -> Context:
         """Return a context whose reads have the start of each payload, and no headers, for lists of messages.

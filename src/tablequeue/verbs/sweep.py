@@ -81,6 +81,11 @@ def _swept(context: Context, now: datetime | None, connection: Connection | None
     return run(context.messages.sweep, _bounded(context, now) | more, connection)
 
 
+def _pumped(context: Context, now: datetime | None, connection: Connection | None) -> int:
+    run = context.run if context.engine.sweeps_within else context.run_beside
+    return run(context.engine.ranges.pump, _bounded(context, now), connection)
+
+
 def _expired(context: Context, now: datetime | None, connection: Connection | None) -> int:
     run = context.run if context.engine.sweeps_within else context.run_beside
     return run(context.messages.expire, _bounded(context, now), connection)
@@ -127,6 +132,7 @@ Upkeep = Callable[[Context, datetime | None], int]
 
 SWEEPS: Ways[Sweep] = Ways(
     {
+        "subscription not ranges": _pumped,
         "": _swept,
         "expires not results": _expired,
         "expires results": _expired_and_told,

@@ -81,4 +81,6 @@ class SQLServerRanges(Ranges):
             raise
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return super().pump(cursor, table, params) if self._row(cursor, table, "range_lock", {})[0] else 0
+        self.topics.sequence(cursor, table, params)
+        with atomic(cursor):
+            return super().pump(cursor, table, params) if self._row(cursor, table, "range_lock", {})[0] else 0

@@ -14,7 +14,7 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Messages, completed_ids
+from tablequeue.engines.messages import Done, Messages, completed_ids
 from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
 from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
 from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
@@ -123,9 +123,7 @@ class MySQLMessages(MySQLLimits, Messages):
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
-    def complete_and_claim(
-        self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+    def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Do both in one packet. A second claim, if the first one found nothing, is one of its own."""
         lock, changes = table.statement("complete.lock"), table.statements("complete.change")
         held: Params = {"token": params["held"], "ids": params["ids"], "now": params["now"]}

@@ -14,7 +14,7 @@ from pymysql.constants import ER
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import EXPIRED as EXPIRED_LEASE
-from tablequeue.engines.messages import Messages
+from tablequeue.engines.messages import Done, Messages
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.packets import bound, sent, stored, together
 from tablequeue.engines.mysql.pieces import Piece, ids_in, within
@@ -41,11 +41,9 @@ class MySQLRanges(Ranges):
         self.topics.close_holes(cursor, table.topic, {})
         return super().sweep(cursor, table, params)
 
-    def complete_and_claim(
-        self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+    def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Do both in one packet, if the range is finished as a whole and no detached message may be ready."""
-        if not table.detached_ready and not table.definition.groups:
+        if not table.detached_ready:
             ids = table.engine.load_ids(params["ids"])
             held: Params = {"token": params["held"], "number": len(ids), "sum": sum(ids), "now": params["now"]}
             complete = [bound(cursor, table.statement("range_complete.by_token"), held), "set @tq_first = row_count()"]
@@ -57,6 +55,7 @@ class MySQLRanges(Ranges):
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
+        self.topics.close_holes(cursor, table.topic, {})
         self.topics.sequence_soon(cursor, table.topic)
         for _ in range(TRIES_SOON):
             id, start = made(self._rows(cursor, table, "range_last", {}))
@@ -74,9 +73,6 @@ class MySQLRanges(Ranges):
             else:
                 return len(ids)
         return 0
-
-    def _pumped(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.pump(cursor, table, params)
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)

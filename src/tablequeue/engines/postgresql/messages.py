@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import note_claimed
-from tablequeue.engines.messages import Messages, old_and_new
+from tablequeue.engines.messages import Done, Messages, old_and_new
 from tablequeue.engines.parts import Part
+from tablequeue.engines.plan import Ways
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.texts import Row
@@ -95,18 +96,20 @@ class PostgreSQLMessages(Notifying, Messages):
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
-    def complete_and_claim(
-        self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row] | None]:
-        if table.definition.contended:
-            completed = self.complete(cursor, table, params | {"token": params["held"]})
-            return (completed if len(completed) < params["number"] else None), None
-        if table.definition.limited or table.definition.batches:
-            # Two statements: the first one frees places, or tells of batches.
-            with atomic(cursor):
-                return super().complete_and_claim(cursor, table, params)
-        if table.definition.fair:
-            return self._complete_and_claim_in_turn(cursor, table, params)
+    def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
+        return table.plan.way(self.together)(self, cursor, table, params)
+
+    def _complete_apart(self, cursor: Cursor, table: Table, params: Params) -> Done:
+        """Complete only: the claim locks rows that others need."""
+        completed = self.complete(cursor, table, params | {"token": params["held"]})
+        return (completed if len(completed) < params["number"] else None), None
+
+    def _complete_before(self, cursor: Cursor, table: Table, params: Params) -> Done:
+        """Use two statements: the first one frees places, or tells of batches."""
+        with atomic(cursor):
+            return super().complete_and_claim(cursor, table, params)
+
+    def _complete_above(self, cursor: Cursor, table: Table, params: Params) -> Done:
         mark, began = table.mark, monotonic()
         rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})
         table.walks.claims.took(began, params["number"] + len(rows), whole=not mark.id, kind="complete_and_claim")
@@ -117,9 +120,7 @@ class PostgreSQLMessages(Notifying, Messages):
         note_claimed(cursor, table, mark, rows)
         return None, rows
 
-    def _complete_and_claim_in_turn(
-        self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+    def _complete_in_turn(self, cursor: Cursor, table: Table, params: Params) -> Done:
         unfinished: list[Sequence[int]] = []
         finish = ["complete_and_claim"]  # by the first claim only
 
@@ -134,6 +135,16 @@ class PostgreSQLMessages(Notifying, Messages):
 
         rows = self.fair.claimed(claim, cursor, table, params)
         return (unfinished[0] if unfinished else None), rows
+
+    together = Ways(
+        {
+            "contended": _complete_apart,
+            "limited or batches": _complete_before,
+            "fair": _complete_in_turn,
+            "": _complete_above,
+        }
+    )
+    """How messages are completed, and others claimed, in one call."""
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.messages import Done
 from tablequeue.engines.postgresql.connection import atomic, in_one_message
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
@@ -67,11 +68,9 @@ _ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
 
 
 class PostgreSQLRanges(Notifying, Ranges):
-    def complete_and_claim(
-        self, cursor: Cursor, table: Table, params: Params
-    ) -> tuple[Sequence[int] | None, list[Row] | None]:
+    def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Do both in one round trip, if the range is finished as a whole and no detached message may be ready."""
-        if not table.detached_ready and not table.definition.groups:
+        if not table.detached_ready:
             held: Params = {"held": params["held"], "number": params["number"], "sum": sum(params["ids"])}
             rows = self._claimed_range(cursor, table, params, held)
             if rows is not None:
@@ -84,7 +83,7 @@ class PostgreSQLRanges(Notifying, Ranges):
         _, ((in_progress,),) = in_one_message(cursor, noting, params)
         return int(in_progress)
 
-    def _pumped(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         return int(self._row(cursor, table, "range_pump", params | {"n": PUMPED})[0])
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:

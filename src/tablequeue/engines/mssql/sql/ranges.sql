@@ -411,7 +411,7 @@ select
         else 0
     end as due,
     case
-        when exists (select 1 from {queue} with (readpast, readcommittedlock) where state = 'ready'){or_noted} then 1
+        when exists (select 1 from {queue} with (readpast, readcommittedlock) where state = 'ready') then 1
         else 0
     end as ready;
 

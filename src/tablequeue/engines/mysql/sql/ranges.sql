@@ -188,7 +188,7 @@ select
     exists (select 1 from {ranges} force index ({table}__lease) where lease_until <= {now}),
     exists (select 1 from {queue} force index ({table}__state) where state = 'scheduled' and sweep_at <= {now})
     or exists (select 1 from {queue} force index ({table}__state) where state = 'in_progress' and sweep_at <= {now}),
-    exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted};
+    exists (select 1 from {queue} force index ({table}__state) where state = 'ready');
 
 -- name: range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.

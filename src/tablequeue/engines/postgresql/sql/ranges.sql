@@ -168,7 +168,7 @@ select
     exists (select 1 from {ranges} where lease_until <= {now}),
     exists (select 1 from {queue} where state = 'scheduled' and due_at <= {now})
     or exists (select 1 from {queue} where state = 'in_progress' and lease_until <= {now}),
-    exists (select 1 from {queue} where state = 'ready'){or_noted};
+    exists (select 1 from {queue} where state = 'ready');
 
 -- name: range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
