@@ -23,7 +23,7 @@ DEFINITIONS = [
     *(Definition(order=order) for order in ORDERS),
     *(Definition(history=history) for history in HISTORIES),
     *(Definition(payload=payload) for payload in PAYLOADS),
-    Definition(history=60, expires=60, unique_for=60, results=True, batches=True),
+    Definition(history=60, expires=60, unique_for=60, results=True, batches=True, dependencies=True),
     Definition(dead_letter_to="dead"),
     Definition(groups="fair", concurrency=1, per_group=1, rate=Rate(1), group_rate=Rate(1)),
     Definition(delivery="at_most_once"),

@@ -230,13 +230,13 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     made = {name for name in ours if re.match(once, name)}
     of_groups = {"promote", "retract", "claim_run", "pop_same_group", "drop_groups"}
     needless = of_groups if not queue.definition.grouped else set()
-    # Of queues that have limits, or messages that expire, or keys for a time, or results, or batches.
+    # Of queues that have limits, expiry, keys for a time, results, batches or dependencies.
     needless |= {
         name
         for name in ours
         if re.search(
             "_rates?$|_slots$|_stripes$|claim_rooms|^expire|^(take|end|name|taken|forget)_keys|^result$|^stats_expired$"
-            "|batch|^note_failed$|^uncancelled$",
+            "|batch|^note_failed$|^uncancelled$|dependencies|^(existing_ids|awaited_tables|is_awaited|freed_heads|free_heads)$",
             name,
         )
     }

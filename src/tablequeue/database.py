@@ -115,6 +115,8 @@ class Database:
                       history. False if not given.
         batches       whether messages may be pushed as a batch, with a callback when all are finished: see
                       `Queue.batch`. Not at most once, and not with `dead_letter_to`. False if not given.
+        dependencies  whether messages may wait until others have left their queues: see `after` of `Queue.push`. False
+                      if not given.
         expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
                       in the history as `expired`; without a history, as a dead letter. `push` may give another time.
                       None (if not given): messages do not expire.

@@ -17,6 +17,7 @@ from tablequeue.verbs import batches, claim, inspect, maintain, move, push
 from tablequeue.verbs import results as kept
 from tablequeue.verbs.batches import Batch, Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
+from tablequeue.verbs.dependencies import Dependency, push_after
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.push import OnConflict, Options
@@ -44,6 +45,8 @@ class Queue(Consumer):
         on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
+        after: Iterable[Dependency] | None = None,
+        on_dead: OnDead = "wait",
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> int: ...
@@ -61,6 +64,8 @@ class Queue(Consumer):
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
+        after: Iterable[Dependency] | None = None,
+        on_dead: OnDead = "wait",
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> int | None: ...
@@ -77,6 +82,8 @@ class Queue(Consumer):
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
+        after: Iterable[Dependency] | None = None,
+        on_dead: OnDead = "wait",
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> int | None:
@@ -95,11 +102,18 @@ class Queue(Consumer):
         headers      a dict of JSON values kept beside the payload.
         expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
                      the queue's if not given.
+        after        in a queue with `dependencies`: what the message waits for, ids of this queue, pairs of the name of
+                     another queue and an id, or claims. It is scheduled until all of them have left their queues:
+                     finished, cancelled, expired or deleted. `delay` begins then. `BadInput` for an id of no message.
+        on_dead      what it does if one of them becomes a dead letter: `wait` until that is redriven and finished, or
+                     purged; `continue`, as if it were finished; or `cancel`, and so leave the queue itself.
         connection, now   see `Consumer`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
+        if after is not None:
+            return push_after(self.context, payload, options, key, on_conflict, after, on_dead, now, connection)
         return push.push(self.context, payload, options, key, on_conflict, now, connection)
 
     @overload

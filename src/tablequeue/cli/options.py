@@ -198,6 +198,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "results": click.option("--results", is_flag=True, help="Keep the results of finished messages, see `result`."),
     "batches": click.option("--batches", is_flag=True, help="Messages may be pushed in batches, with a callback."),
+    "dependencies": click.option(
+        "--dependencies",
+        is_flag=True,
+        help="Messages may wait until others have left their queues, see `push --after`.",
+    ),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -230,6 +235,7 @@ OPTIONS: Mapping[Kind, tuple[str, ...]] = {
         "unique_for",
         "results",
         "batches",
+        "dependencies",
         *_LIMITS,
     ),
     "topic": ("payload", "groups", "keep"),

@@ -13,11 +13,12 @@ from rich.progress import track
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
-from tablequeue.cli.options import Seconds, time_option
+from tablequeue.cli.options import ID, Seconds, time_option
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database, destination
 from tablequeue.engines import engine_class
 from tablequeue.errors import BadInput, DatabaseError, DuplicateKey, TablequeueError
+from tablequeue.model.batch import ON_DEAD
 from tablequeue.queue import Queue
 from tablequeue.topic import Topic
 from tablequeue.verbs.push import ON_CONFLICT, check_group, check_priority
@@ -30,6 +31,7 @@ LACKING = {
     "key": "deduplication key",
     "expires": "expiry",
     "unique_for": "deduplication key",
+    "after": "dependencies",
 }
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
@@ -63,6 +65,16 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
     help="If a live message has the key: refuse, push nothing, or print the id of that message.",
 )
 @click.option("--expires", type=Seconds(), help="Seconds until it expires, in a queue with --expires.")
+@click.option(
+    "--after", type=ID, multiple=True, metavar="ID", help="Wait for this message of the queue. May be repeated."
+)
+@click.option(
+    "--on-dead",
+    type=click.Choice(ON_DEAD),
+    default="wait",
+    show_default=True,
+    help="If one of these becomes a dead letter.",
+)
 @click.option("--header", "headers", callback=_headers, multiple=True, metavar="K=V", help="May be repeated.")
 @click.option("--file", type=click.File("rb"), help="Push the contents of this file; - is the standard input.")
 @click.option("--skip-bad", is_flag=True, help="Skip lines that cannot be pushed, and count them.")
@@ -80,6 +92,8 @@ def push(
     skip_bad: bool,
     key: str | None,
     on_conflict: Any,
+    after: tuple[int, ...],
+    on_dead: Any,
     **options: Any,
 ) -> None:
     """Push one message, or the lines of a file.
@@ -111,18 +125,19 @@ def push(
         kind = target.definition.payload
         _check_fields(target, fields)
         if isinstance(target, Topic):
-            _check_topic(target, {**options, "key": key, **fields})
+            _check_topic(target, {**options, "key": key, "after": after or None, **fields})
         if file is None or kind == "bytes":
             # surrogateescape restores the exact bytes of the command line.
             data = file.read() if file else (payload or "").encode("utf-8", "surrogateescape")
-            _print_one(
-                settings, _push_one(target, load(data, kind), {**options, "key": key, "on_conflict": on_conflict})
-            )
+            options |= {"key": key, "on_conflict": on_conflict, "after": after or None, "on_dead": on_dead}
+            _print_one(settings, _push_one(target, load(data, kind), options))
             return
         if key is not None or on_conflict == "return":
             raise click.UsageError(
                 "--key and --on-conflict return are for one message. Use --key-field, and --on-conflict skip."
             )
+        if after:
+            raise click.UsageError("--after is for one message. Give PAYLOAD, once for each message.")
         check_group(target, fields.get("group", options["group"]))
         lines = read_lines(file, target, fields, skip_bad)
         ids = _push_all(database, target, lines, on_conflict, options)

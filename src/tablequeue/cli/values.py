@@ -87,6 +87,8 @@ _EXAMPLES = {
     **dict.fromkeys(("pushed", "cancelled", "dead"), "0"),
     **dict.fromkeys(("then_push", "failed_push"), "null"),
     "on_dead": "'wait'",
+    **dict.fromkeys(("message", "on_id"), "1"),
+    "on_table": "'tq_work'",
     "failures": "'{}'",
     "write": f"'{'0' * 32}'",
     "attempt": "'attempt'",

@@ -141,6 +141,8 @@ class Table(Statements):
         """The table of the topic, if this is the table of a subscription."""
         self.source: Table | None = None
         """The table from which messages are moved into this one."""
+        self.beside: dict[str, Table] = {}
+        """Copies of this table with others as their `source`, by the names of these; see verbs/dependency_ends.py."""
         self.detached_ready = True
         """Of a subscription: whether a detached message may be ready, so that a claim looks for one first."""
         self.position = 0
@@ -322,8 +324,8 @@ class EngineBase(ABC):
     """Whether a grouped queue needs `promote`; else triggers of the database promote at once."""
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps in that transaction, because no other one could write then."""
-    has_batches: ClassVar[bool] = True
-    """Whether a queue may have batches."""
+    lacks: ClassVar[tuple[str, ...]] = ()
+    """The features that no queue on it can have: options of a definition."""
     batch_parameter: ClassVar[str] = ":batch_id"
     """The batch of a message that is pushed."""
     completed: ClassVar[str] = ""
@@ -391,6 +393,7 @@ class EngineBase(ABC):
             "schedules": f"{self.prefix}tq{PART}schedules",
             "paused": f"{self.prefix}tq{PART}paused",
             "dropped": f"{self.prefix}tq{PART}dropped",
+            "dependencies": f"{self.prefix}tq{PART}dependencies",
             "batches": f"{self.prefix}tq{PART}batches",
             "batch_counts": f"{self.prefix}tq{PART}batch_counts",
             "now": self.clock,
@@ -547,11 +550,12 @@ class EngineBase(ABC):
 
     def check_definition(self, definition: Definition) -> None:
         """Refuse a definition that this engine cannot hold."""
-        if definition.batches and not self.has_batches:
-            raise BadDefinition(
-                f"A queue on {self.name} has no batches.",
-                "Leave batches out; or use SQLite, PostgreSQL, MariaDB or MySQL.",
-            )
+        for feature in self.lacks:
+            if getattr(definition, feature):
+                raise BadDefinition(
+                    f"A queue on {self.name} has no {feature}.",
+                    f"Leave {feature} out; or use SQLite, PostgreSQL, MariaDB or MySQL.",
+                )
 
     def table(
         self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None

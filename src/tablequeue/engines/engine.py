@@ -12,6 +12,7 @@ from tablequeue.engines.base import EngineBase
 from tablequeue.engines.batches import Batches
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.checks import Checks
+from tablequeue.engines.dependencies import Dependencies
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.moving import Moving
 from tablequeue.engines.pauses import Pauses
@@ -39,4 +40,5 @@ class Engine(EngineBase):
     staging: ClassVar[Staging] = Staging()
     moving: ClassVar[Moving] = Moving()
     batches: ClassVar[Batches] = Batches()
+    dependencies: ClassVar[Dependencies] = Dependencies()
     checks: ClassVar[Checks] = Checks()

@@ -71,6 +71,7 @@ CREATE = {
     "create_stripes": "group_limited",
     "create_group_rates": "group_rate",
     "create_batches": "batches",
+    "create_dependencies": "dependencies",
 }
 
 # The texts that a catalogue of schema version 4 or 5 lacks.
@@ -177,6 +178,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_group_rates": "group_rate",
             "drop_keys": "queue",
             "drop_batches": "batches",
+            "drop_dependencies": "dependencies",
             "drop_streams": "",
             "resume": "",
             "note_dropped": "",
@@ -364,6 +366,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "batch_progress": Operation(Effect.READ),
     "uncancelled": Operation(Effect.READ),
     "forget_batches": Operation(Effect.UPKEEP),
+    # Dependencies
+    "add_dependencies": Operation(Effect.STEP),
+    "existing_ids": Operation(Effect.READ),
+    "awaited_tables": Operation(Effect.READ),
+    "is_awaited": Operation(Effect.READ),
+    "ended_dependencies": Operation(Effect.READ),
+    "orphaned_dependencies": Operation(Effect.READ),
+    "freed_heads": Operation(Effect.READ),
+    "free_heads": Operation(Effect.UPKEEP),
+    "forget_dependencies": Operation(Effect.UPKEEP),
     # Moves between databases
     "waiting": Operation(Effect.STEP),
     "busy_groups": Operation(Effect.READ),

@@ -128,6 +128,13 @@ class Params(TypedDict, total=False):
     within: bool
     """Whether the operation runs in a caller's transaction."""
 
+    # Dependencies
+    message: int
+    """The id of a message that waits for others."""
+    on_table: str
+    """The table of a message that it waits for; "" in the head."""
+    on_id: int
+
     # Batches
     batch_id: int | None
     """The batch of a message; None: it is in none."""

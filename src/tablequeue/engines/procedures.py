@@ -44,11 +44,12 @@ _LARGEST_EXPONENT = 700
 def procedures(engine: EngineBase, table: Table) -> str:
     """Return the text that creates or replaces all procedures of a queue. Only their owner may call new ones."""
     syntax = _syntax(engine)
-    if table.definition.batches:
-        raise BadInput(
-            f"The queue {table.name!r} has batches, and so no stored procedures.",
-            "Use the verbs; or create a queue without batches for other languages.",
-        )
+    for feature in ("batches", "dependencies"):
+        if getattr(table.definition, feature):
+            raise BadInput(
+                f"The queue {table.name!r} has {feature}, and so no stored procedures.",
+                f"Use the verbs; or create a queue without {feature} for other languages.",
+            )
     engine = _placed(engine, syntax.schema)
     made = [_rendered(engine, file, table) for file in _files(engine, table.definition)]
     dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""

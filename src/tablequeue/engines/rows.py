@@ -146,6 +146,14 @@ class PushesRow(NamedTuple):
     failed: str | None
 
 
+class EndedRow(NamedTuple):
+    """What a message waited for, and whether that cancels it."""
+
+    id: int
+    message: int
+    cancels: bool
+
+
 class BatchRow(NamedTuple):
     """A batch; see `BatchProgress`. `pushed`, `cancelled` and `dead` are final if it has ended."""
 

@@ -38,7 +38,7 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
-FEATURES = ("expires", "unique_for", "results", "batches")
+FEATURES = ("expires", "unique_for", "results", "batches", "dependencies")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
 _DURATIONS = ("expires", "unique_for")
 # Options whose names in the entries of the catalogue were others until schema version 6.
@@ -74,6 +74,7 @@ class Definition:
     unique_for: float | None = None
     results: bool = False
     batches: bool = False
+    dependencies: bool = False
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     kind: ClassVar[Kind] = "queue"
     may_be_fair: ClassVar[bool] = True
@@ -134,6 +135,8 @@ class Definition:
     def _check_history(self) -> None:
         if not isinstance(self.results, bool):
             raise BadDefinition(f"results is {self.results!r}.", "Give True or False.")
+        if not isinstance(self.dependencies, bool):
+            raise BadDefinition(f"dependencies is {self.dependencies!r}.", "Give True or False.")
         if self.results and self.history == "none":
             raise BadDefinition(
                 "results need a history: a result is kept as long as its message is.",

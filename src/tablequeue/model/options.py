@@ -47,6 +47,7 @@ class QueueOptions(TypedDict, total=False):
     unique_for: Duration | None
     results: bool
     batches: bool
+    dependencies: bool
     labels: Mapping[str, str]
 
 

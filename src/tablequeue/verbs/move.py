@@ -13,6 +13,7 @@ from tablequeue.model.states import WAITING_STATES, LiveState
 from tablequeue.verbs import keys, move_between
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context, whole_ids
+from tablequeue.verbs.dependency_ends import awaited
 from tablequeue.verbs.inspect import find, in_batches
 from tablequeue.verbs.maintain import ALL, Which
 
@@ -124,6 +125,11 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
     if mine.batches:
         raise BadInput(
             f"The queue {name!r} has batches, whose messages stay with it.", "Have them finished there; or cancel them."
+        )
+    if mine.dependencies or awaited(context):
+        raise BadInput(
+            f"Messages of {name!r} wait for others, or others wait for them.",
+            "Have them finished there; or cancel them.",
         )
     if mine.payload != theirs.payload:
         raise BadInput(

@@ -9,7 +9,7 @@ from time import monotonic
 from tablequeue.engines.plan import Ways
 from tablequeue.errors import TablequeueError
 from tablequeue.model.connection import Connection
-from tablequeue.verbs import batch_ends
+from tablequeue.verbs import batch_ends, dependency_ends
 from tablequeue.verbs.context import Context, Params
 from tablequeue.verbs.results import notify_waiters
 
@@ -86,6 +86,10 @@ def _pumped(context: Context, now: datetime | None, connection: Connection | Non
     return run(context.engine.ranges.pump, _bounded(context, now), connection)
 
 
+def _freed(context: Context, now: datetime | None, connection: Connection | None) -> int:
+    return 0 if connection is not None else dependency_ends.look(context, now)
+
+
 def _expired(context: Context, now: datetime | None, connection: Connection | None) -> int:
     run = context.run if context.engine.sweeps_within else context.run_beside
     return run(context.messages.expire, _bounded(context, now), connection)
@@ -133,6 +137,7 @@ Upkeep = Callable[[Context, datetime | None], int]
 SWEEPS: Ways[Sweep] = Ways(
     {
         "subscription not ranges": _pumped,
+        "dependencies": _freed,
         "": _swept,
         "expires not results": _expired,
         "expires results": _expired_and_told,

@@ -128,9 +128,10 @@ class Waiter:
         """Whether to pop after a pause without another look, which may not see each lease that has ended.
 
         A look that does not begin at the start of the index misses a lease that was shortened. A sweep finds it, and
-        batches that are at their end.
+        batches that are at their end, and messages that wait for nothing any more.
         """
-        return self._context.table.walks.marked or self._context.table.definition.batches
+        definition = self._context.table.definition
+        return self._context.table.walks.marked or definition.batches or definition.dependencies
 
     def back_off(self, end: float) -> float:
         """Return the seconds to sleep between a wake-up and the pop: 0 unless the last wake-up was wasted."""
@@ -198,5 +199,7 @@ class Waiter:
         self._pushing_since = None
         shortest, longest = PAUSES_WITH_NOTIFIER if listening else PAUSES
         longest = longest if self._longest is None else min(longest, self._longest)
+        if self._context.table.definition.dependencies:  # of their ends no notification tells
+            longest = min(longest, PAUSES[1])
         self._pause = min(max(shortest, self._pause * 2), longest)
         return self._pause

@@ -87,7 +87,7 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
-    has_batches = False
+    lacks = ("batches", "dependencies")
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)

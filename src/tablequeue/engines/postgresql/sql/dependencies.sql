@@ -1,0 +1,88 @@
+-- Dependencies: messages that wait until others have left their queues.
+
+-- name: create_dependencies
+-- The table of what messages wait for, shared by all queues. A row for each message that another one waits for, and one
+-- with an empty on_table, the head, with the time at which the waiting message was to be ready.
+-- Runs in one transaction: a crash leaves nothing.
+create table if not exists {dependencies} (
+    id bigint generated always as identity constraint tq__dependencies_id primary key,
+    queue text not null,
+    message bigint not null,
+    on_table text not null,
+    on_id bigint not null,
+    on_dead text not null,
+    delay float8,
+    due timestamptz
+);
+create index if not exists tq__dependencies_queue on {dependencies} (queue, on_table, id);
+create index if not exists tq__dependencies_message on {dependencies} (queue, message);
+create index if not exists tq__dependencies_on on {dependencies} (on_table);
+
+-- name: drop_dependencies
+-- Forget what the messages of a queue that is dropped wait for. In one transaction with the queue.
+delete from {dependencies} where queue = '{table}';
+
+-- name: add_dependencies
+-- Note that the message, which the same transaction pushes, waits for another one; or its head.
+-- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
+insert into {dependencies} (queue, message, on_table, on_id, on_dead, delay, due)
+values (
+    '{table}', :message, :on_table, :on_id, :on_dead, cast(:delay as float8), cast(:due as timestamptz)
+);
+
+-- name: existing_ids
+-- Those of :ids that are messages of the queue, or of its history. Indexes: the primary keys. Locks: none.
+select id from {queue} where id = any(cast(:ids as bigint[]))
+-- [keep]
+union all
+select id from {history} where id = any(cast(:ids as bigint[]))
+-- [end]
+;
+
+-- name: awaited_tables
+-- The tables for whose messages those of the queue wait, and '' if there is a head.
+-- Index: tq__dependencies_queue. Locks: none.
+select distinct on_table from {dependencies} where queue = '{table}';
+
+-- name: is_awaited
+-- Whether messages of any queue wait for those of this one. Index: tq__dependencies_on. Locks: none.
+select 1 from {dependencies} where on_table = '{table}' limit 1;
+
+-- name: ended_dependencies
+-- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
+-- whether such a one cancels the message that waits. Indexes: tq__dependencies_queue, the primary key. Locks: none.
+select waiting.id, waiting.message, other.id is not null and waiting.on_dead = 'cancel'
+from {dependencies} as waiting
+left join {source} as other on other.id = waiting.on_id
+where waiting.queue = '{table}' and waiting.on_table = :on_table
+    and (other.id is null or (other.state = 'dead' and waiting.on_dead <> 'wait'))
+order by waiting.id
+limit :n;
+
+-- name: orphaned_dependencies
+-- Up to :n rows about messages of :on_table, which was dropped. Index: tq__dependencies_queue. Locks: none.
+select id from {dependencies} where queue = '{table}' and on_table = :on_table limit :n;
+
+-- name: freed_heads
+-- Up to :n heads of messages that wait for nothing any more.
+-- Indexes: tq__dependencies_queue, tq__dependencies_message. Locks: none.
+select head.id from {dependencies} as head
+where head.queue = '{table}' and head.on_table = '' and not exists (
+    select 1 from {dependencies} as waiting
+    where waiting.queue = '{table}' and waiting.message = head.message and waiting.on_table <> ''
+)
+order by head.id
+limit :n;
+
+-- name: free_heads
+-- Make the messages due whose heads are :ids: those that are still due at :due, and so were not rescheduled.
+-- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
+update {queue} as message
+set due_at = greatest({now} + coalesce(head.delay, 0) * interval '1 second', head.due)
+from {dependencies} as head
+where head.id = any(cast(:ids as bigint[])) and message.id = head.message
+    and message.due_at = cast(:due as timestamptz) and message.state in ('scheduled', 'blocked');
+
+-- name: forget_dependencies
+-- Delete the rows :ids. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+delete from {dependencies} where id = any(cast(:ids as bigint[]));

@@ -1,0 +1,160 @@
+"""Dependencies: a message is pushed that waits until others have left their queues; see dependency_ends.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.dependencies import FAR
+from tablequeue.engines.plan import Ways
+from tablequeue.errors import BadInput
+from tablequeue.model.batch import ON_DEAD, OnDead
+from tablequeue.model.connection import Connection
+from tablequeue.model.message import NewMessage, checked_id
+from tablequeue.observe import telemetry
+from tablequeue.observe.counters import counters
+from tablequeue.verbs import catalogue
+from tablequeue.verbs.after import CHANGED, follow
+from tablequeue.verbs.context import Context, Params, seconds
+from tablequeue.verbs.push import NOTHING, OnConflict, Options, encode, pushing
+from tablequeue.verbs.refusals import Refusal, check
+
+
+class Named(Protocol):
+    """A queue."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Claimed(Protocol):
+    """A claim, synchronous or async."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def queue(self) -> Named: ...
+
+
+Dependency: TypeAlias = int | tuple[str, int] | Claimed
+"""What a message waits for: the id of a message of the same queue, the name of a queue and an id, or a claim."""
+
+HOLDS = Ways(
+    {
+        "not dependencies": Refusal(
+            "The messages of the {queue} wait for no others.",
+            "Leave after out, or create a queue with dependencies=True.",
+        )
+    }
+)
+ENDS = Ways(
+    {
+        "at_most_once": Refusal(
+            "The {queue} delivers at most once, so a message leaves it before it is finished.",
+            "Wait for messages of queues that deliver at least once.",
+        ),
+        "dead_letter_to": Refusal(
+            "Dead letters of the {queue} move to another one, as if they were finished.",
+            "Wait for messages of queues without dead_letter_to.",
+        ),
+    }
+)
+"""The queues for whose messages none can wait."""
+
+
+@telemetry.pushing
+def push_after(
+    context: Context,
+    payload: Any,
+    options: Options,
+    key: str | None,
+    on_conflict: OnConflict,
+    after: Iterable[Dependency],
+    on_dead: OnDead,
+    now: datetime | None,
+    connection: Connection | None,
+) -> int | None:
+    """Push a message that waits for others, in one transaction with what it waits for."""
+    context.keep_current(connection)
+    check(context, HOLDS)
+    if on_dead not in ON_DEAD:
+        raise BadInput(f"on_dead is {on_dead!r}.", f"Give one of: {', '.join(ON_DEAD)}.")
+    if options.delay is not None and options.due is not None:
+        raise BadInput("Both delay and due are given.", "Give one of them.")
+    wanted = _by_queue(context, after)
+    head: Params = {
+        "on_table": "",
+        "on_id": 0,
+        "on_dead": on_dead,
+        "delay": None if options.delay is None else seconds(options.delay, "delay"),
+        "due": None if options.due is None else context.time(options.due, "due"),
+    }
+    message = NewMessage(
+        payload,
+        due=FAR,
+        priority=options.priority,
+        group=options.group,
+        key=key,
+        headers=options.headers,
+        expires=options.expires,
+        unique_for=options.unique_for,
+    )
+    encoded = encode(context, [message], NOTHING, now)
+    push = pushing(context, encoded.params, encoded.rows, on_conflict)
+
+    def act(cursor: Cursor, table: Table, params: Params) -> tuple[int | None, int]:
+        for other, ids in wanted:
+            _check_there(context, cursor, other, ids)
+        (id,), pushed = push(cursor, table, params)
+        if pushed and id is not None:
+            rows: list[Params] = [{**head, "message": id}]
+            for other, ids in wanted:
+                rows += [{**head, "message": id, "on_table": other.table_name, "on_id": each} for each in ids]
+            context.engine.dependencies.add_dependencies(cursor, table, {"rows": rows})
+        return id, pushed
+
+    id, pushed = context.run(act, encoded.params, connection)
+    counters.add("pushed_messages", context.table.name, pushed)
+    follow(context, CHANGED, now, connection)
+    return id
+
+
+# -- private -----------------------------------------------------------------------------------------------------------
+
+
+def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table, list[int]]]:
+    """Return what the message waits for: the ids by the tables of their queues."""
+    own = context.table.name
+    if not isinstance(after, Iterable) or isinstance(after, str):
+        raise BadInput(f"after is {after!r}.", "Give the ids of messages in a list.")
+    named: dict[str, set[int]] = {}
+    for each in after:
+        match each:
+            case object(queue=queue, id=id):
+                name = queue.name
+            case (str(name), id):
+                pass
+            case _:
+                name, id = own, each
+        named.setdefault(name, set()).add(checked_id(id))
+    found: list[tuple[Table, list[int]]] = []
+    for name, ids in named.items():
+        table = context.table if name == own else catalogue.find(context.runner, name, "queue")
+        check(Context.at(context.runner, table, context.who), ENDS)
+        found.append((table, sorted(ids)))
+    return found
+
+
+def _check_there(context: Context, cursor: Cursor, table: Table, ids: list[int]) -> None:
+    """Refuse ids of no message. A queue without a history cannot tell them from those of finished messages."""
+    if table.definition.keeps_history:
+        there = context.engine.dependencies.existing_ids(cursor, table, {"ids": context.engine.dump_ids(ids)})
+        if missing := sorted({*ids} - there):
+            first = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            raise BadInput(
+                f"The queue {table.name!r} has no messages {first}; nothing was pushed.",
+                "Give the ids of messages that are there, or in the history.",
+            )

@@ -1,0 +1,348 @@
+"""Dependencies: a message waits until others have left their queues."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import tablequeue.aio
+from tablequeue import ALL, Database, Queue
+from tablequeue.engines.dependencies import FAR, Dependencies
+from tablequeue.errors import BadDefinition, BadInput, DatabaseError, DuplicateKey, QueueDiffers, QueueNotFound
+from tablequeue.verbs import dependency_ends
+from tests.async_support import claimed as claimed_async
+from tests.async_support import in_loop
+from tests.batches import ENGINES
+from tests.dependencies import check_dependencies, made, payloads, rows
+from tests.servers import Place, only
+from tests.support import DESIGNS, at, claimed, found, refuses
+
+pytestmark = [pytest.mark.quick, only(*ENGINES)]
+
+
+@pytest.mark.parametrize("history", ["keep", "none"])
+@pytest.mark.parametrize("design", ["fifo", "lifo", "due", "priority", "fair"])
+def test_a_message_waits_for_others(db: Database, design: str, history: Any) -> None:
+    check_dependencies(db, history=history, **DESIGNS[design])
+
+
+def test_messages_of_other_queues(db: Database) -> None:
+    queue, other = made(db), db.create_queue("other", payload="text")
+    first, second = other.push_many(["1", "2"])
+    one = queue.push("one", after=[("other", first)])
+    both = queue.push("both", after=[("other", second), one, ("other", first)])
+    assert found(queue, both).due_at == FAR
+    other.complete_many(other.pop_many(2))
+    assert payloads(queue) == ["one"]
+    assert payloads(queue) == ["both"]
+    assert rows(queue) == []
+
+
+def test_a_claim_may_be_waited_for(db: Database) -> None:
+    queue = made(db)
+    queue.push("a")
+    message = claimed(queue)
+    queue.push("b", after=[message])
+    assert payloads(queue) == []
+    message.complete()
+    assert payloads(queue) == ["b"]
+
+
+def test_what_has_ended_before(db: Database) -> None:
+    queue = made(db)
+    id = queue.push("a")
+    assert payloads(queue) == ["a"]
+    queue.push("b", after=[id])
+    assert payloads(queue) == ["b"]
+    queue.push("c", after=[])
+    assert payloads(queue) == ["c"]
+
+
+def test_refusals(db: Database) -> None:
+    queue, plain = made(db), db.create_queue("plain", payload="text")
+    db.create_queue("once", payload="text", delivery="at_most_once")
+    db.create_queue("buried", payload="text", dead_letter_to="plain")
+    id = queue.push("a")
+    refuses(BadInput, plain.push, "x", after=[id])
+    refuses(BadInput, queue.push, "x", after=[id, id + 7])
+    refuses(BadInput, queue.push, "x", after=[("once", 1)])
+    refuses(BadInput, queue.push, "x", after=[("buried", 1)])
+    refuses(QueueNotFound, queue.push, "x", after=[("none", 1)])
+    refuses(BadInput, queue.push, "x", after=["a"])
+    refuses(BadInput, queue.push, "x", after=id)
+    refuses(BadInput, queue.push, "x", after="1")
+    refuses(BadInput, queue.push, "x", after=[id], on_dead="never")
+    refuses(BadInput, queue.push, "x", after=[id], delay=1, due=at(1))
+    refuses(BadInput, queue.push, "x", after=[id], group="a")
+    assert queue.stats().scheduled == 0
+    assert rows(queue) == []
+    refuses(BadDefinition, db.create_queue, "bad", dependencies="yes")
+    refuses(QueueDiffers, db.create_queue, "plain", payload="text", dependencies=True)
+
+
+@pytest.mark.parametrize(("on_dead", "left"), [("wait", []), ("continue", ["b"]), ("cancel", [])])
+def test_a_dead_letter(db: Database, on_dead: Any, left: list[str]) -> None:
+    queue = made(db, max_attempts=1)
+    queue.push("b", after=[queue.push("a")], on_dead=on_dead)
+    claimed(queue).fail("no")
+    assert payloads(queue) == left
+    if on_dead == "cancel":
+        assert [message.state for message in queue.history()] == ["cancelled"]
+    assert queue.redrive(ALL) == 1
+    assert payloads(queue) == ["a"]
+    assert payloads(queue) == (["b"] if on_dead == "wait" else [])
+    assert rows(queue) == []
+
+
+@pytest.mark.parametrize("end", ["cancel", "purge", "purge_dead"])
+def test_messages_that_leave_without_being_finished(db: Database, end: str) -> None:
+    queue, other = made(db), db.create_queue("other", payload="text", max_attempts=1)
+    id = other.push("a")
+    queue.push("b", after=[("other", id)])
+    if end == "purge_dead":
+        claimed(other).fail("no")
+        assert payloads(queue) == []
+    ends: dict[str, Callable[[], object]] = {
+        "cancel": lambda: other.cancel([id]),
+        "purge": other.purge,
+        "purge_dead": lambda: other.purge_dead(ALL),
+    }
+    ends[end]()
+    assert payloads(queue) == ["b"]
+
+
+def test_a_dropped_queue(db: Database) -> None:
+    queue, other = made(db), made(db, "other")
+    queue.push("b", after=[("other", other.push("a"))])
+    other.push("never", after=[other.push("c")])
+    other.drop()
+    other = made(db, "other")
+    other.push("new")
+    assert payloads(queue) == ["b"], "the new queue is another one"
+    assert rows(queue) == []
+
+
+def test_the_time_at_which_it_was_to_be_ready(db: Database) -> None:
+    queue = made(db)
+    first = queue.push("a", now=at(0))
+    queue.push("delayed", after=[first], delay=10, now=at(1))
+    queue.push("due", after=[first], due=at(50), now=at(1))
+    queue.push("past", after=[first], due=at(5), now=at(1))
+    claimed(queue, now=at(20)).complete(now=at(21))
+    assert payloads(queue, now=at(22)) == ["past"]
+    assert payloads(queue, now=at(31)) == []
+    assert payloads(queue, now=at(33)) == ["delayed"]
+    assert payloads(queue, now=at(51)) == ["due"]
+
+
+def test_a_group_waits_with_its_message(db: Database) -> None:
+    queue = made(db, groups=True)
+    queue.push("b", after=[queue.push("a", group="x")], group="y")
+    queue.push("c", group="y")
+    queue.push("d", group="z")
+    assert sorted(message.payload for message in queue.pop_many(9)) == ["a", "d"]
+    first = next(message for message in queue.peek(9, state="in_progress") if message.payload == "a")
+    queue.cancel([first.id])
+    assert payloads(queue) == []
+    queue.extend_held(first.id, 0)
+    assert payloads(queue) == ["b"]
+    assert payloads(queue) == ["c"]
+
+
+def test_a_key_that_is_taken(db: Database) -> None:
+    queue = made(db)
+    first = queue.push("a", key="k")
+    assert queue.push("b", key="k", after=[first], on_conflict="skip") is None
+    assert queue.push("b", key="k", after=[first], on_conflict="return") == first
+    refuses(DuplicateKey, queue.push, "b", key="k", after=[first])
+    assert rows(queue) == []
+    queue.push("b", key="l", after=[first])
+    refuses(DuplicateKey, queue.push, "c", key="l")
+
+
+def test_in_a_callers_transaction(db: Database) -> None:
+    queue = made(db)
+    for commits in (False, True):
+        with db.engine.connect() as connection:
+            first = queue.push("a", connection=connection)
+            queue.push("b", after=[first], connection=connection)
+            connection.commit() if commits else connection.rollback()
+        assert len(rows(queue)) == (2 if commits else 0)
+    assert payloads(queue) == ["a"]
+    assert payloads(queue) == ["b"]
+
+
+def test_one_that_was_rescheduled_stays_so(db: Database) -> None:
+    queue = made(db)
+    first = queue.push("a")
+    id = queue.push("b", after=[first])
+    assert id is not None
+    queue.reschedule(id, due=at(1000))
+    claimed(queue).complete()
+    assert payloads(queue) == []
+    assert found(queue, id).due_at == at(1000)
+    assert rows(queue) == []
+
+
+def test_what_waits_or_is_waited_for_is_not_moved(db: Database) -> None:
+    queue, other, third = made(db), db.create_queue("other", payload="text"), db.create_queue("third", payload="text")
+    assert other.move(ALL, to=third) == {}
+    queue.push("b", after=[("other", other.push("a"))])
+    refuses(BadInput, other.move, ALL, to=third)
+    refuses(BadInput, queue.move, ALL, to=third)
+
+
+def test_a_renamed_queue(db: Database) -> None:
+    queue, other = made(db), db.create_queue("other", payload="text")
+    queue.push("b", after=[("other", other.push("a"))])
+    db.rename("other", "new")
+    db.rename("work", "old")
+    assert payloads(db.queue("old")) == []
+    assert payloads(db.queue("new")) == ["a"]
+    assert payloads(db.queue("old")) == ["b"]
+
+
+def test_a_handle_of_before_the_option(place: Place, db: Database) -> None:
+    queue = made(db)
+    assert db.create_queue("work", payload="text", dependencies=True).definition == queue.definition
+    refuses(BadDefinition, queue.alter, dependencies=False)
+
+
+def test_a_sweep_that_is_cut_off_anywhere(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is a statement that may be done twice: the next sweep does what is left."""
+    queue, other = made(db), db.create_queue("other", payload="text", max_attempts=1)
+    runner = queue.context.runner
+    run, left = runner.run, [0]
+
+    def cut_off(operation: Any, *args: Any, **options: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise DatabaseError("cut off", "again")
+        return run(operation, *args, **options)
+
+    for steps in range(12):
+        dead, done = other.push_many(["dead", "done"])
+        queue.push("cancelled", after=[("other", dead)], on_dead="cancel")
+        queue.push("freed", after=[("other", done)])
+        claimed(other).fail("no")
+        claimed(other).complete()
+        left[0] = steps
+        monkeypatch.setattr(runner, "run", cut_off)
+        try:
+            dependency_ends.look(queue.context, None)
+        except DatabaseError:
+            pass
+        finally:
+            monkeypatch.undo()
+        assert payloads(queue) == ["freed"], steps
+        assert payloads(queue) == []
+        assert rows(queue) == []
+
+
+def test_two_sweeps_at_once(db: Database, place: Place) -> None:
+    queue = made(db)
+    ids = queue.push_many(str(n) for n in range(20))
+    for id in ids:
+        queue.push(f"after {id}", after=[id])
+    queue.complete_many(queue.pop_many(20))
+    others = [place.open().queue("work") for _ in range(3)]
+    threads = [Thread(target=dependency_ends.look, args=(other.context, None)) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(payloads(queue)) == 20
+    assert payloads(queue) == []
+
+
+def test_a_consumer_that_waits(db: Database, place: Place) -> None:
+    """It is not notified, and looks from time to time."""
+    queue, other = made(db), db.create_queue("other", payload="text")
+    queue.push("b", after=[("other", other.push("a"))])
+    got: list[str] = []
+    consumer = place.open().queue("work")
+
+    def consume() -> None:
+        with consumer.receive(wait=60) as message:
+            got.append(message.payload)
+
+    waiting = Thread(target=consume)
+    waiting.start()
+    claimed(other).complete()
+    waiting.join()
+    assert got == ["b"]
+
+
+@in_loop
+async def test_the_async_verbs(place: Place) -> None:
+    async with await tablequeue.aio.connect(place.url, schema=place.schema) as db:
+        queue = await db.create_queue("work", payload="text", dependencies=True)
+        await queue.push("a")
+        message = await claimed_async(queue)
+        await queue.push("b", after=[message])
+        assert await queue.pop() is None
+        await message.complete()
+        assert (await claimed_async(queue)).payload == "b"
+
+
+def test_random_graphs(db: Database) -> None:
+    """Nothing runs before its turn, and nothing waits for ever, whatever fails or is cancelled."""
+    seed = random.randrange(1 << 32)
+    chosen = random.Random(seed)
+    queues = {name: made(db, name, max_attempts=1) for name in ("work", "other")}
+    waits: dict[tuple[str, int], set[tuple[str, int]]] = {}
+    for number in range(60):
+        name = chosen.choice([*queues])
+        after = set(chosen.sample([*waits], min(len(waits), chosen.choice([0, 0, 1, 2, 5]))))
+        on_dead: Any = chosen.choice(["continue", "cancel"])
+        id = queues[name].push(str(number), after=[*after], on_dead=on_dead)
+        waits[name, id] = after
+    ended: set[tuple[str, int]] = set()
+    idle = 0
+    while idle < 3:
+        idle += 1
+        for name, queue in queues.items():
+            for message in queue.pop_many(chosen.randint(1, 4)):
+                idle = 0
+                here = {each for each in waits[name, message.id] if not _is_over(queues, each)}
+                assert here == set(), f"seed {seed}: {message.id} of {name} before {here}"
+                message.fail("no") if chosen.random() < 0.2 else message.complete()
+                ended.add((name, message.id))
+    for queue in queues.values():
+        assert (queue.stats().ready, queue.stats().scheduled, rows(queue)) == (0, 0, []), f"seed {seed}"
+
+
+def _is_over(queues: dict[str, Queue], each: tuple[str, int]) -> bool:
+    name, id = each
+    message = queues[name].find(id)
+    return message is not None and message.state in ("finished", "cancelled", "dead")
+
+
+def _all_heads(self: Dependencies, cursor: Any, table: Any, params: Any) -> list[int]:
+    words = table.engine.words(table)
+    cursor.execute(f"select id from {words['dependencies']} where queue = '{table.table_name}' and on_table = ''")  # noqa: S608
+    return [row[0] for row in cursor.fetchall()]
+
+
+def _only_the_head(self: Dependencies, cursor: Any, table: Any, params: Any) -> None:
+    cursor.executemany(table.statement("add_dependencies"), params["rows"][:1])
+
+
+@pytest.mark.parametrize(
+    ("operation", "mutant"),
+    [
+        ("freed_heads", _all_heads),
+        ("add_dependencies", _only_the_head),
+        ("free_heads", lambda *_: None),
+        ("freed_heads", lambda *_: []),
+    ],
+    ids=["freed_too_early", "noted_in_vain", "forgotten", "never_freed"],
+)
+def test_mutants(db: Database, monkeypatch: pytest.MonkeyPatch, operation: str, mutant: Callable[..., Any]) -> None:
+    monkeypatch.setattr(Dependencies, operation, mutant)
+    with pytest.raises(AssertionError):
+        check_dependencies(db)

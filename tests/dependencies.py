@@ -1,0 +1,54 @@
+"""What tests of dependencies share, and the checks that mutants must fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tablequeue import Database, Queue
+from tablequeue.model.names import PART
+from tests.support import claimed
+
+
+def made(db: Database, name: str = "work", **options: Any) -> Queue:
+    return db.create_queue(name, **{"payload": "text", "dependencies": True, **options})
+
+
+def payloads(queue: Queue, **options: Any) -> list[str]:
+    """Pop all that is ready, complete it, and return the payloads."""
+    messages = queue.pop_many(100, **options)
+    queue.complete_many(messages)
+    return [message.payload for message in messages]
+
+
+def rows(queue: Queue) -> list[Any]:
+    """Return the rows about messages of the queue that wait."""
+    context = queue.context
+    table = f"{context.engine.prefix}tq{PART}dependencies"
+
+    def read(cursor: Any, *_: Any) -> list[Any]:
+        cursor.execute(f"select * from {table} where queue = '{context.table.table_name}'")  # noqa: S608
+        return list(cursor.fetchall())
+
+    return context.run(read, {})
+
+
+def check_dependencies(db: Database, **design: Any) -> None:
+    """A message comes when the last of those has ended that it waits for."""
+    queue = made(db, **design)
+    first, second = queue.push_many(["a", "b"])
+    last = queue.push("last", after=[first, second])
+    assert [message.state for message in queue.peek(9, state="scheduled") if message.id == last] == ["scheduled"]
+    messages = queue.pop_many(9)
+    assert sorted(message.id for message in messages) == [first, second]
+    one, other = messages
+    assert queue.pop() is None, "both are in progress"
+    one.complete()
+    assert queue.pop() is None, "one is in progress"
+    other.release()
+    assert queue.pop_many(9)[0].id == other.id, "and nothing else"
+    assert queue.pop() is None
+    held = next(message for message in queue.peek(9, state="in_progress"))
+    queue.extend_held(held.id, 0)
+    claimed(queue).complete()
+    assert [message.id for message in queue.pop_many(9)] == [last], "when both have ended"
+    assert rows(queue) == []
