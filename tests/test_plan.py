@@ -43,9 +43,10 @@ def ways() -> dict[str, Ways[object]]:
     names = [one.name for module in modules for one in pkgutil.walk_packages(module.__path__, f"{module.__name__}.")]
     found: dict[str, Ways[object]] = {}
     for name in names:
-        if name.endswith("_cursor"):  # of drivers that need not be installed
+        try:
+            module = import_module(name)
+        except ImportError:  # of drivers that need not be installed
             continue
-        module = import_module(name)
         for name, value in inspect.getmembers(module):
             members = inspect.getmembers(value) if inspect.isclass(value) else [(name, value)]
             found |= {f"{module.__name__}.{each}": way for each, way in members if isinstance(way, Ways)}
