@@ -206,7 +206,7 @@ def test_a_renamed_queue(db: Database) -> None:
     assert payloads(db.queue("old")) == ["b"]
 
 
-def test_a_handle_of_before_the_option(place: Place, db: Database) -> None:
+def test_the_option_cannot_be_altered(place: Place, db: Database) -> None:
     queue = made(db)
     assert db.create_queue("work", payload="text", dependencies=True).definition == queue.definition
     refuses(BadDefinition, queue.alter, dependencies=False)
@@ -301,7 +301,6 @@ def test_random_graphs(db: Database) -> None:
         on_dead: Any = chosen.choice(["continue", "cancel"])
         id = queues[name].push(str(number), after=[*after], on_dead=on_dead)
         waits[name, id] = after
-    ended: set[tuple[str, int]] = set()
     idle = 0
     while idle < 3:
         idle += 1
@@ -311,7 +310,6 @@ def test_random_graphs(db: Database) -> None:
                 here = {each for each in waits[name, message.id] if not _is_over(queues, each)}
                 assert here == set(), f"seed {seed}: {message.id} of {name} before {here}"
                 message.fail("no") if chosen.random() < 0.2 else message.complete()
-                ended.add((name, message.id))
     for queue in queues.values():
         assert (queue.stats().ready, queue.stats().scheduled, rows(queue)) == (0, 0, []), f"seed {seed}"
 
