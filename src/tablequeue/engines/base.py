@@ -377,8 +377,7 @@ class EngineBase(ABC):
 
     def plan(self, definition: Definition) -> Plan:
         """Return what a definition decides on this engine."""
-        traits = {"promotes": self.promotes, "low_water": self.low_water}
-        return Plan(conditions(definition, {name for name, has in traits.items() if has}))
+        return Plan(conditions(definition, {trait for trait in ("promotes", "low_water") if getattr(self, trait)}))
 
     def payload_start(self, definition: Definition) -> str:
         """Return the expression of the first `BRIEF` characters of a payload, or bytes; see `expressions`."""

@@ -19,7 +19,7 @@ def conditions(definition: Definition, traits: Set[str] = frozenset()) -> Set[st
     if definition.kind == "topic":
         chosen = {"segments": definition.retention is not None, "groups": definition.groups}
         return {definition.kind, definition.payload, *(name for name, given in chosen.items() if given)}
-    by_id = definition.arrangement in ("heap", "fifo")
+    ascending = definition.arrangement in ("heap", "fifo")
     return {
         definition.kind,
         "states",
@@ -37,5 +37,5 @@ def conditions(definition: Definition, traits: Set[str] = frozenset()) -> Set[st
         *(["ungrouped"] if not definition.takes_groups else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
         *(["promoted"] if definition.grouped and "promotes" in traits else []),
-        *(["marked"] if by_id and not definition.grouped and "low_water" in traits else []),
+        *(["marked"] if ascending and not definition.grouped and "low_water" in traits else []),
     }

@@ -16,7 +16,9 @@ from typing import Any, ClassVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.low_water import Claim, InOrder, claimed_above, claimed_anywhere
 from tablequeue.engines.parts import Part
+from tablequeue.engines.plan import Ways
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 
@@ -29,8 +31,6 @@ MARKS = 64
 # The claims in a row that get all of their messages of one group, before the next one asks whether it is alone. Two, so
 # that a consumer that takes the only message there is, and then finds none, asks nothing in addition.
 ALONE = 2
-
-Claim = Callable[[Cursor, Table, Params], list[Row]]
 
 
 class Fair(Part):
@@ -111,6 +111,12 @@ class Fair(Part):
 
     def _served(self, cursor: Cursor, table: Table) -> None:
         """Remember which group was served last where the process is not what remembers it."""
+
+
+IN_ORDER: Ways[Callable[[Fair], InOrder]] = Ways(
+    {"fair": lambda fair: fair.claimed, "marked": lambda fair: claimed_above, "": lambda fair: claimed_anywhere}
+)
+"""How a claim finds the messages whose turn it is."""
 
 
 def in_turn(rows: Sequence[Row], served: Any) -> list[Row]:

@@ -36,7 +36,7 @@ def claimed_above(claim: Claim, cursor: Cursor, table: Table, params: Params) ->
 
 
 def claimed_anywhere(claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-    """Claim messages of a queue that has no mark."""
+    """Claim messages, whatever their ids: the queue has no mark, or the time is given."""
     return claim(cursor, table, params | {"low_water": 0})
 
 

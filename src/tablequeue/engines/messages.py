@@ -5,22 +5,21 @@ An engine overrides the operations that need more than one text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, ClassVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.fair import Claim, Fair
-from tablequeue.engines.low_water import InOrder, claimed_above, claimed_anywhere
+from tablequeue.engines.fair import IN_ORDER, Fair
+from tablequeue.engines.low_water import Claim
 from tablequeue.engines.parts import Part, pairs
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.rows import Done
 from tablequeue.engines.texts import Row
 from tablequeue.engines.walks import LATE_SECONDS
 
-Done = tuple[Sequence[int] | None, list[Row] | None]
-"""What `complete_and_claim` returns: see there."""
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
 
@@ -190,7 +189,7 @@ class Messages(Part):
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Complete the messages among `ids` that are held under `token`. Return their ids."""
-        return self._finished(cursor, table, table.plan.way(COMPLETES), params)
+        return self._finished(cursor, table, table.plan.way(COMPLETE_TEXT), params)
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
@@ -353,7 +352,7 @@ class Messages(Part):
         return {row[0]: bool(row[1]) for row in self._rows(cursor, table, "release", params)}
 
     def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
-        return {row[0]: row[1] for row in self._rows(cursor, table, table.plan.way(FAILS), params)}
+        return {row[0]: row[1] for row in self._rows(cursor, table, table.plan.way(FAIL_TEXT), params)}
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Return what makes several statements one transaction; here the runner has done it."""
@@ -379,13 +378,7 @@ class Messages(Part):
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))
 
 
-IN_ORDER: Ways[Callable[[Fair], InOrder]] = Ways(
-    {"fair": lambda fair: fair.claimed, "marked": lambda fair: claimed_above, "": lambda fair: claimed_anywhere}
-)
-"""How a claim finds the messages whose turn it is."""
-# The texts that complete and fail.
-COMPLETES = Ways({"at_most_once": "complete_at_most_once", "": "complete"})
-FAILS = Ways({"at_most_once": "fail_at_most_once", "": "fail"})
+COMPLETE_TEXT, FAIL_TEXT = (Ways({"at_most_once": f"{verb}_at_most_once", "": verb}) for verb in ("complete", "fail"))
 
 
 def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:

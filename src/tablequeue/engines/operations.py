@@ -1,6 +1,7 @@
 """The table of all operations. The runner, `tablequeue sql`, upgrades and tests read them.
 
-An operation is a method of an engine. Its SQL is the text of its name in `sql/`, or several texts.
+An operation is a method of an engine. Its SQL is the text of its name in `sql/`, or several texts. Over 400 lines,
+because it is one table.
 """
 
 from __future__ import annotations

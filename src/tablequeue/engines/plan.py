@@ -3,7 +3,7 @@
 A verb or an operation that has several ways names them in a table, with the conditions that texts have too: see
 conditions.py.
 
-    COMPLETES = Ways({"results": _keep_results, "": _plain})
+    FAIL_TEXT = Ways({"at_most_once": "fail_at_most_once", "": "fail"})
 
 The plan of a queue chooses at the first call, and remembers it. A queue that is altered gets a new plan.
 """
@@ -30,21 +30,17 @@ class Plan:
 
     def __init__(self, met: Set[str]) -> None:
         self.met = met
-        self._chosen: dict[Ways[Any], Any] = {}
+        self._chosen: dict[Ways[Any], tuple[Any, ...]] = {}
 
     def way(self, ways: Ways[T]) -> T:
         """Return the first of the ways whose conditions the queue meets."""
-        try:
-            chosen: T = self._chosen[ways]
-        except KeyError:
-            chosen = self._chosen[ways] = next(way for needed, way in ways.ways.items() if meets(needed, self.met))
-        return chosen
+        return self.steps(ways)[0]
 
     def steps(self, ways: Ways[T]) -> tuple[T, ...]:
         """Return all of the ways whose conditions the queue meets, in order."""
         try:
-            chosen: tuple[T, ...] = self._chosen[ways]
+            return self._chosen[ways]
         except KeyError:
             chosen = tuple(way for needed, way in ways.ways.items() if meets(needed, self.met))
             self._chosen[ways] = chosen
-        return chosen
+            return chosen

@@ -15,9 +15,10 @@ from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Done, Messages
+from tablequeue.engines.messages import Messages
 from tablequeue.engines.parts import pairs
 from tablequeue.engines.range_reads import RangeReads
+from tablequeue.engines.rows import Done
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 from tablequeue.errors import Locked, SeekRefused

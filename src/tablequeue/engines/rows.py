@@ -5,7 +5,13 @@ Times are values of the driver; `Engine.load_time` converts them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from tablequeue.engines.texts import Row
+
+Done = tuple[Sequence[int] | None, list[Row] | None]
+"""What `complete_and_claim` returns: see there."""
 
 
 class QueueRow(NamedTuple):

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
+from tablequeue.errors import BadInput
+
 OnDead = Literal["wait", "continue", "cancel"]
-"""What a batch does about a dead letter: it waits for it, it ends without it, or it cancels the other messages."""
+"""What a batch, or a message that waits for others, does about a dead letter: it waits for it, goes on without it, or
+cancels the other messages, or itself."""
 ON_DEAD: tuple[OnDead, ...] = get_args(OnDead)
 BATCH = "tablequeue-batch"
 """The header of a callback."""
+
+
+def check_on_dead(on_dead: str) -> None:
+    if on_dead not in ON_DEAD:
+        raise BadInput(f"on_dead is {on_dead!r}.", f"Give one of: {', '.join(ON_DEAD)}.")
 
 
 @dataclass(frozen=True, slots=True)

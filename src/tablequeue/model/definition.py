@@ -41,6 +41,7 @@ DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 FEATURES = ("expires", "unique_for", "results", "batches", "dependencies")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
 _DURATIONS = ("expires", "unique_for")
+_FLAGS = ("strict", "results", "batches", "dependencies")
 # Options whose names in the entries of the catalogue were others until schema version 6.
 FORMER_NAMES = {"key_for": "unique_for"}
 MOST_CONCURRENT = 10_000
@@ -86,6 +87,9 @@ class Definition:
         check_one_of("order", self.order, ORDERS)
         check_one_of("payload", self.payload, PAYLOADS)
         check_one_of("delivery", self.delivery, DELIVERIES)
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise BadDefinition(f"{name} is {getattr(self, name)!r}.", "Give True or False.")
         self._check_grouping()
         self._check_history()
         self._check_batches()
@@ -110,8 +114,6 @@ class Definition:
             raise BadDefinition(f"backoff.jitter is {self.backoff.jitter!r}.", "Give a share from 0 to 1.")
 
     def _check_grouping(self) -> None:
-        if not isinstance(self.strict, bool):
-            raise BadDefinition(f"strict is {self.strict!r}.", "Give True or False.")
         self._check_groups()
         if self.strict and self.fair:
             raise BadDefinition("Both strict and fair groups are given.", "Give one of the two.")
@@ -133,10 +135,6 @@ class Definition:
             raise BadDefinition(f"groups is {self.groups!r}.", f"Give {choice}.")
 
     def _check_history(self) -> None:
-        if not isinstance(self.results, bool):
-            raise BadDefinition(f"results is {self.results!r}.", "Give True or False.")
-        if not isinstance(self.dependencies, bool):
-            raise BadDefinition(f"dependencies is {self.dependencies!r}.", "Give True or False.")
         if self.results and self.history == "none":
             raise BadDefinition(
                 "results need a history: a result is kept as long as its message is.",
@@ -155,8 +153,6 @@ class Definition:
             )
 
     def _check_batches(self) -> None:
-        if not isinstance(self.batches, bool):
-            raise BadDefinition(f"batches is {self.batches!r}.", "Give True or False.")
         if self.batches and self.delivery == "at_most_once":
             raise BadDefinition(
                 "batches do not go with at_most_once, which does not know when a message is finished.",

@@ -12,7 +12,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput, BatchNotFound, QueueNotFound
-from tablequeue.model.batch import ON_DEAD, BatchProgress, OnDead
+from tablequeue.model.batch import BatchProgress, OnDead, check_on_dead
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_claims, checked_id, checked_token
 from tablequeue.model.payload import CODECS
@@ -37,7 +37,7 @@ class OpenBatch:
     """
 
     def __init__(self, context: Context, now: datetime | None) -> None:
-        check(context, BATCHES)
+        check(context.table, BATCHES)
         context.keep_current()
         self._context = context
         self._now = now
@@ -108,8 +108,7 @@ class NewBatch(OpenBatch):
         now: datetime | None,
     ) -> None:
         super().__init__(context, now)
-        if on_dead not in ON_DEAD:
-            raise BadInput(f"on_dead is {on_dead!r}.", f"Give one of: {', '.join(ON_DEAD)}.")
+        check_on_dead(on_dead)
         self._batch: Params = {
             "on_dead": on_dead,
             "then_push": None if then is None else _dumped(context.runner, "then", then),
@@ -185,7 +184,7 @@ class Batch:
 
 def of_queue(context: Context, n: int, after: int) -> list[Batch]:
     """Return up to `n` open batches of the queue with ids above `after`, lowest id first."""
-    check(context, BATCHES)
+    check(context.table, BATCHES)
     params: Params = {"after": checked_id(after), "n": count(n, "n")}
     return [Batch(context, each.id) for each in context.run(context.engine.batches.open_batches, params)]
 

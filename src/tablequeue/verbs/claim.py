@@ -91,7 +91,7 @@ def claim_group(
     context: Context, group: str, n: int, lease: Duration | None, now: datetime | None
 ) -> tuple[str, Sequence[Row]]:
     """Claim messages of one group; return a new token, and the rows claimed under it, as CLAIMED."""
-    check(context, CHOSEN_GROUP)
+    check(context.table, CHOSEN_GROUP)
     token, params = leased(context, n, lease, now)
     params["group"] = group
     return token, _swept(context, context.messages.claim_group, params, now, None, refusable=True)
@@ -129,7 +129,7 @@ def _claimed_run(context: Context, params: Params, now: datetime | None, refusab
 
 def check_same_group(context: Context, connection: Connection | None) -> None:
     """Refuse to claim several messages of a group where a group has no order, or in a caller's transaction."""
-    check(context, SAME_GROUP)
+    check(context.table, SAME_GROUP)
     if connection is not None:
         raise BadInput(
             "A claim with same_group cannot be a part of a transaction, which may not see all messages of the group.",
@@ -154,7 +154,7 @@ def take(context: Context, n: int, now: datetime | None, connection: Connection 
             "Give a connection, or use pop() and complete().",
         )
     context.keep_current(connection)
-    check(context, TAKE)
+    check(context.table, TAKE)
     params = _params(context, n, None, now)
     return _swept(context, context.messages.take, params, now, connection, refusable=True)
 
@@ -162,7 +162,7 @@ def take(context: Context, n: int, now: datetime | None, connection: Connection 
 def check_prefetch(context: Context, prefetch: int) -> None:
     """Refuse to claim messages before their turn where delivery is at most once."""
     if prefetch != 1:
-        check(context, PREFETCH)
+        check(context.table, PREFETCH)
 
 
 def _params(context: Context, n: int, token: str | None, now: datetime | None) -> Params:
@@ -234,7 +234,8 @@ def topped_up(
 ) -> Sequence[Row]:
     """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""
     missing = params["n"] - len(rows)
-    if not missing or (rows and (context.table.plan.way(WHOLE) or remove == context.messages.claim_run)):
+    whole = context.table.definition.claims_ranges or remove == context.messages.claim_run
+    if not missing or (rows and whole):
         return rows
     try:
         if not sweep(context, now, connection):
@@ -268,5 +269,3 @@ AGAIN: Ways[Callable[[Context, Remove, Params, bool], Sequence[Row]]] = Ways(
     {"group_limited": _tried_again, "": lambda context, remove, params, refusable: []}
 )
 """What follows a claim that found nothing."""
-WHOLE = Ways({"ranges": True, "": False})
-"""Whether a claim may be one range of a log: then there is nothing else under its token."""

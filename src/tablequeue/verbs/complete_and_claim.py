@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from time import monotonic
 
-from tablequeue.engines.plan import Ways
 from tablequeue.engines.texts import Row
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_token
@@ -17,9 +16,6 @@ from tablequeue.verbs.claim import SameGroup, check_same_group, claimed, leased,
 from tablequeue.verbs.context import Context, Params
 from tablequeue.verbs.finish import complete, not_held
 from tablequeue.verbs.sweep import keep_up
-
-TOGETHER = Ways({"at_least_once not grouped": True, "": False})
-"""Whether one transaction may complete and claim."""
 
 
 def complete_and_claim(
@@ -45,7 +41,8 @@ def complete_and_claim(
     token, params = leased(context, n, lease, now, connection)
     table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
-    if not table.plan.way(TOGETHER) or len(tokens) > 1 or now is not None or connection is not None:
+    simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
+    if not simple or now is not None or connection is not None:
         complete(context, claims, now, connection)
         return token, claimed(context, params, now, connection, refusable=connection is not None, same_group=same_group)
     ids = list({one.id for one in claims})

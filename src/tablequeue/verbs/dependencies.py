@@ -11,23 +11,16 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import FAR
 from tablequeue.engines.plan import Ways
 from tablequeue.errors import BadInput
-from tablequeue.model.batch import ON_DEAD, OnDead
+from tablequeue.model.batch import OnDead, check_on_dead
 from tablequeue.model.connection import Connection
-from tablequeue.model.message import NewMessage, checked_id
+from tablequeue.model.message import checked_id
 from tablequeue.observe import telemetry
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.after import CHANGED, follow
-from tablequeue.verbs.context import Context, Params, seconds
-from tablequeue.verbs.push import NOTHING, OnConflict, Options, encode, pushing
-from tablequeue.verbs.refusals import Refusal, check
-
-
-class Named(Protocol):
-    """A queue."""
-
-    @property
-    def name(self) -> str: ...
+from tablequeue.verbs.context import Context, Params
+from tablequeue.verbs.push import Defined, OnConflict, Options, check_on_conflict, encode_one, pushing
+from tablequeue.verbs.refusals import Refusal, check, first_of
 
 
 class Claimed(Protocol):
@@ -36,7 +29,7 @@ class Claimed(Protocol):
     @property
     def id(self) -> int: ...
     @property
-    def queue(self) -> Named: ...
+    def queue(self) -> Defined: ...
 
 
 Dependency: TypeAlias = int | tuple[str, int] | Claimed
@@ -78,32 +71,15 @@ def push_after(
     connection: Connection | None,
 ) -> int | None:
     """Push a message that waits for others, in one transaction with what it waits for."""
+    check_on_conflict(on_conflict)
     context.keep_current(connection)
-    check(context, HOLDS)
-    if on_dead not in ON_DEAD:
-        raise BadInput(f"on_dead is {on_dead!r}.", f"Give one of: {', '.join(ON_DEAD)}.")
-    if options.delay is not None and options.due is not None:
-        raise BadInput("Both delay and due are given.", "Give one of them.")
+    check(context.table, HOLDS)
+    check_on_dead(on_dead)
     wanted = _by_queue(context, after)
-    head: Params = {
-        "on_table": "",
-        "on_id": 0,
-        "on_dead": on_dead,
-        "delay": None if options.delay is None else seconds(options.delay, "delay"),
-        "due": None if options.due is None else context.time(options.due, "due"),
-    }
-    message = NewMessage(
-        payload,
-        due=FAR,
-        priority=options.priority,
-        group=options.group,
-        key=key,
-        headers=options.headers,
-        expires=options.expires,
-        unique_for=options.unique_for,
-    )
-    encoded = encode(context, [message], NOTHING, now)
-    push = pushing(context, encoded.params, encoded.rows, on_conflict)
+    params = encode_one(context, payload, options, key, now)
+    head: Params = {"on_table": "", "on_id": 0, "on_dead": on_dead, "delay": params["delay"], "due": params["due"]}
+    params |= {"delay": None, "due": context.time(FAR, "due")}
+    push = pushing(context, params, [params], on_conflict)
 
     def act(cursor: Cursor, table: Table, params: Params) -> tuple[int | None, int]:
         for other, ids in wanted:
@@ -116,7 +92,7 @@ def push_after(
             context.engine.dependencies.add_dependencies(cursor, table, {"rows": rows})
         return id, pushed
 
-    id, pushed = context.run(act, encoded.params, connection)
+    id, pushed = context.run(act, params, connection)
     counters.add("pushed_messages", context.table.name, pushed)
     follow(context, CHANGED, now, connection)
     return id
@@ -143,7 +119,7 @@ def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table
     found: list[tuple[Table, list[int]]] = []
     for name, ids in named.items():
         table = context.table if name == own else catalogue.find(context.runner, name, "queue")
-        check(Context.at(context.runner, table, context.who), ENDS)
+        check(table, ENDS)
         found.append((table, sorted(ids)))
     return found
 
@@ -153,8 +129,7 @@ def _check_there(context: Context, cursor: Cursor, table: Table, ids: list[int])
     if table.definition.keeps_history:
         there = context.engine.dependencies.existing_ids(cursor, table, {"ids": context.engine.dump_ids(ids)})
         if missing := sorted({*ids} - there):
-            first = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
             raise BadInput(
-                f"The queue {table.name!r} has no messages {first}; nothing was pushed.",
+                f"The queue {table.name!r} has no messages {first_of(missing)}; nothing was pushed.",
                 "Give the ids of messages that are there, or in the history.",
             )

@@ -24,11 +24,12 @@ ROWS = 1000
 def look(context: Context, now: datetime | None) -> int:
     """Make the messages of the queue due that wait for nothing any more. Return how many."""
     dependencies = context.engine.dependencies
-    others = context.run(dependencies.awaited_tables, {})
-    if not others:
+    noted = context.run(dependencies.awaited_tables, {})
+    if not noted:
         return 0
-    there = {catalogue.table_in(row) for row in catalogue.rows(context.runner)}
-    for other in filter(None, others):
+    others = [table for table in noted if table]  # the others are heads
+    there = {catalogue.table_in(row) for row in catalogue.rows(context.runner)} if others else set()
+    for other in others:
         if other not in there:
             _forget(context, context.run(dependencies.orphaned_dependencies, {"on_table": other, "n": ROWS}))
             continue

@@ -18,7 +18,7 @@ from tablequeue.model.states import FailedState
 from tablequeue.observe.counters import counters
 from tablequeue.verbs.after import COMPLETED, LEFT, follow
 from tablequeue.verbs.context import Context, Params, seconds
-from tablequeue.verbs.refusals import Refusal, check
+from tablequeue.verbs.refusals import Refusal, check, first_of
 from tablequeue.verbs.results import completing, dump
 from tablequeue.verbs.sweep import end_leases
 
@@ -61,7 +61,7 @@ def complete(
 def release(
     context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Connection | None
 ) -> None:
-    check(context, RELEASE)
+    check(context.table, RELEASE)
     claims = checked_claims(claims, Claim)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     released, lost = _finish(context, context.messages.release, claims, params, "released", connection)
@@ -106,7 +106,10 @@ def fail(
 
 def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
     """Give back messages that nobody works on any more; where delivery is at most once, fail them instead."""
-    context.table.plan.way(ABANDONS)(context, claims, why)
+    if context.table.definition.delivery == "at_most_once":
+        fail(context, claims, why, None, True, None, None)
+    else:
+        release(context, claims, 0, None, None)
 
 
 def extend(
@@ -117,7 +120,7 @@ def extend(
     connection: Connection | None,
 ) -> list[datetime]:
     """Extend the leases. Return their new ends, aligned with the claims."""
-    check(context, EXTEND)
+    check(context.table, EXTEND)
     context.keep_current(connection)
     claims = checked_claims(claims, Claim)
     lease = context.table.definition.lease if lease is None else seconds(lease, "lease")
@@ -132,7 +135,7 @@ def extend(
 
 def extend_held(context: Context, id: int, lease: Duration, now: datetime | None) -> bool:
     """Extend the lease on a message, whoever holds it; return whether somebody does."""
-    check(context, EXTEND)
+    check(context.table, EXTEND)
     context.keep_current(None)
     token = context.run(context.messages.holder, {"id": id})
     if token is None:
@@ -189,9 +192,9 @@ def not_held(ids: list[int], total: int, done: str) -> LeaseLost:
     if total == 1:
         cause = f"The lease on message {ids[0]} is lost, so it was not {done}."
     else:
-        first = ", ".join(map(str, ids[:5])) + (", ..." if len(ids) > 5 else "")
         others = total - len(ids)
-        cause = f"The leases on {len(ids)} of {total} messages are lost ({first}); the other {others} were {done}."
+        lost = f"The leases on {len(ids)} of {total} messages are lost ({first_of(ids)})"
+        cause = f"{lost}; the other {others} were {done}."
     return LeaseLost(
         cause,
         "It expired, or the message was finished before: make the lease longer than the work, or extend it in time.",
@@ -204,16 +207,7 @@ def _keep_results(context: Context, claims: Sequence[Claim], results: Sequence[s
     return completing(context, kept)
 
 
-def _fail_all(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
-    fail(context, claims, why, None, True, None, None)
-
-
-def _release_all(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
-    release(context, claims, 0, None, None)
-
-
 COMPLETES: Ways[Callable[[Context, Sequence[Claim], Sequence[str | None]], Complete]] = Ways(
     {"results": _keep_results, "": lambda context, claims, results: context.messages.complete}
 )
 """The operation that completes, with the results of the messages where they are kept."""
-ABANDONS = Ways({"at_most_once": _fail_all, "": _release_all})

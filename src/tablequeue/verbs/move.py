@@ -16,6 +16,7 @@ from tablequeue.verbs.context import Context, whole_ids
 from tablequeue.verbs.dependency_ends import awaited
 from tablequeue.verbs.inspect import find, in_batches
 from tablequeue.verbs.maintain import ALL, Which
+from tablequeue.verbs.refusals import first_of
 
 MOVED: tuple[LiveState, ...] = (*WAITING_STATES, "dead")
 """The states of messages that no consumer holds."""
@@ -126,11 +127,6 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         raise BadInput(
             f"The queue {name!r} has batches, whose messages stay with it.", "Have them finished there; or cancel them."
         )
-    if mine.dependencies or awaited(context):
-        raise BadInput(
-            f"Messages of {name!r} wait for others, or others wait for them.",
-            "Have them finished there; or cancel them.",
-        )
     if mine.payload != theirs.payload:
         raise BadInput(
             f"The payloads of {name!r} are {mine.payload}, and those of {other!r} are {theirs.payload}.",
@@ -141,6 +137,11 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         raise BadInput(f"The queue {has!r} has groups, and {lacks!r} has none.", "Move them between two of a kind.")
     if state is not None and state not in MOVED:
         raise BadInput(f"state is {state!r}.", f"Give one of: {', '.join(MOVED)}.")
+    if mine.dependencies or awaited(context):
+        raise BadInput(
+            f"Messages of {name!r} wait for others, or others wait for them.",
+            "Have them finished there; or cancel them.",
+        )
 
 
 def _keys(context: Context, ids: Sequence[int]) -> dict[int, str]:
@@ -153,10 +154,9 @@ def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> Du
     own = [*_keys(context, ids).values()]
     there = to.run(to.messages.find_keys, {"keys": own})
     taken = [key for key in own if key in there]
-    first = ", ".join(map(repr, taken[:5])) + (", ..." if len(taken) > 5 else "")
     done = f"{before} messages were moved before" if before else "nothing was moved"
     return DuplicateKey(
-        f"Messages of {to.table.name!r} have keys of those to move: {first}; {done}.",
+        f"Messages of {to.table.name!r} have keys of those to move: {first_of(taken, repr)}; {done}.",
         "Finish or purge the messages of one of the queues first; or move the others, by their ids.",
         taken,
     )

@@ -33,6 +33,7 @@ from tablequeue.verbs import control, inspect, keys, push
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.inspect import BATCH
+from tablequeue.verbs.refusals import first_of
 
 # Seconds between two looks of a move that follows its source, and found nothing.
 PAUSE = 0.5
@@ -75,17 +76,15 @@ class _Pass:
     def error(self, to: Context) -> TablequeueError | None:
         """Return what the user must know at the end."""
         if self.refused:
-            ids = ", ".join(map(str, [*self.refused][:5])) + (", ..." if len(self.refused) > 5 else "")
             return BadPayload(
-                f"{to.table.name!r} there cannot hold the messages {ids}; these stay, the others were moved. "
-                f"The first one: {next(iter(self.refused.values()))}",
+                f"{to.table.name!r} there cannot hold the messages {first_of(self.refused)}; these stay, the others "
+                f"were moved. The first one: {next(iter(self.refused.values()))}",
                 "Have them consumed here; or move to a queue with another payload type.",
             )
         if self.keys:
-            first = ", ".join(map(repr, [*self.keys][:5])) + (", ..." if len(self.keys) > 5 else "")
             return DuplicateKey(
-                f"Messages of {to.table.name!r} there have keys of those to move: {first}; these stay, the others were "
-                "moved.",
+                f"Messages of {to.table.name!r} there have keys of those to move: {first_of(self.keys, repr)}; these "
+                "stay, the others were moved.",
                 "Move again when the messages there are finished.",
                 [*self.keys],
             )

@@ -22,7 +22,7 @@ from tablequeue.observe.counters import counters
 from tablequeue.verbs import keys
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context, Params, positive, seconds
-from tablequeue.verbs.refusals import Refusal, check
+from tablequeue.verbs.refusals import Refusal, check, first_of
 
 OnConflict = Literal["raise", "skip", "return", "renew"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
@@ -104,13 +104,13 @@ def push(
     now: datetime | None,
     connection: Connection | None,
 ) -> int | None:
-    _check_on_conflict(on_conflict)
+    check_on_conflict(on_conflict)
     context.keep_current(connection)
     if options == NOTHING and key is None and now is None and not telemetry.recording():
         # Made once: of 320 µs on SQLite it took 20, for after a flush of the disk the caches are cold.
         params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
     else:
-        params = _call(context, now) | _row(context, payload, options, key)
+        params = encode_one(context, payload, options, key, now)
     if key is not None:
         id = context.table.plan.way(KEYED)(context, params, on_conflict, connection)
     else:
@@ -158,7 +158,7 @@ def push_many(
     now: datetime | None,
     connection: Connection | None,
 ) -> list[int | None]:
-    _check_on_conflict(on_conflict)
+    check_on_conflict(on_conflict)
     context.keep_current(connection)
     encoded = encode(context, messages, options, now)
     if not encoded:
@@ -171,6 +171,11 @@ def push_many(
         counters.add("pushed_messages", context.table.name, len(ids))
     follow(context, CHANGED, now, connection, len(ids))
     return ids
+
+
+def encode_one(context: Context, payload: Any, options: Options, key: str | None, now: datetime | None) -> Params:
+    """Return the parameters of the push of one message."""
+    return _call(context, now) | _row(context, payload, options, key)
 
 
 def encode(context: Context, messages: Iterable[Any], options: Options, now: datetime | None) -> Encoded:
@@ -214,7 +219,6 @@ def pushing(
     context: Context, params: Params, rows: list[Params], on_conflict: OnConflict
 ) -> Callable[[Cursor, Table, Params], tuple[list[int | None], int]]:
     """Return the operation that pushes rows: it returns their ids, and how many were pushed."""
-
     push_each = context.table.plan.way(EACH)
 
     def push_keyed(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], int]:
@@ -277,7 +281,7 @@ def _call(context: Context, now: datetime | None) -> Params:
 
 def _row(context: Context, payload: Any, options: Options, key: str | None) -> Params:
     if key is not None:
-        check(context, KEYLESS)
+        check(context.table, KEYLESS)
     check_group(context.table, options.group)
     return {
         **_options(context, options),
@@ -292,7 +296,7 @@ def _options(context: Context, options: Options) -> Params:
     plan = context.table.plan
     for names, refusal in plan.steps(REFUSED):
         if any(getattr(options, name) is not None for name in names):
-            raise refusal.error(context)
+            raise refusal.error(context.table)
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")
     if priority is not None:
@@ -348,7 +352,7 @@ def check_group(queue: Defined, group: str | None) -> None:
         )
 
 
-def _check_on_conflict(on_conflict: OnConflict) -> None:
+def check_on_conflict(on_conflict: OnConflict) -> None:
     if on_conflict not in ON_CONFLICT:
         raise BadInput(f"on_conflict is {on_conflict!r}.", f"Give one of: {', '.join(ON_CONFLICT)}.")
 
@@ -367,9 +371,9 @@ def check_text(text: str, what: str) -> str:
 
 
 def _duplicate(keys: list[str]) -> DuplicateKey:
-    first = ", ".join(map(repr, keys[:5])) + (", ..." if len(keys) > 5 else "")
+    which = "this key" if len(keys) == 1 else "these keys"
     return DuplicateKey(
-        f"Live messages have {'this key' if len(keys) == 1 else 'these keys'} already: {first}; nothing was pushed.",
+        f"Live messages have {which} already: {first_of(keys, repr)}; nothing was pushed.",
         "Push with another key, or have such conflicts skipped.",
         keys,
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from itertools import islice
+from typing import Any, NamedTuple
 
+from tablequeue.engines.base import Table
 from tablequeue.engines.plan import Ways
 from tablequeue.errors import BadInput
-from tablequeue.verbs.context import Context
+
+# The most ids or keys that a sentence names.
+NAMED = 5
 
 
 class Refusal(NamedTuple):
@@ -14,12 +19,16 @@ class Refusal(NamedTuple):
     """A sentence. `{queue}` stands for the kind and the name of the queue, as in: queue 'emails'."""
     remedy: str
 
-    def error(self, context: Context) -> BadInput:
-        table = context.table
+    def error(self, table: Table) -> BadInput:
         return BadInput(self.cause.format(queue=f"{table.definition.kind} {table.name!r}"), self.remedy)
 
 
-def check(context: Context, refusals: Ways[Refusal]) -> None:
+def check(table: Table, refusals: Ways[Refusal]) -> None:
     """Raise the first refusal whose conditions the queue meets, if there is one."""
-    for refusal in context.table.plan.steps(refusals):
-        raise refusal.error(context)
+    for refusal in table.plan.steps(refusals):
+        raise refusal.error(table)
+
+
+def first_of(values: Collection[Any], form: Callable[[Any], str] = str) -> str:
+    """Return the first of the values for a sentence, and dots if there are more."""
+    return ", ".join(map(form, islice(values, NAMED))) + (", ..." if len(values) > NAMED else "")

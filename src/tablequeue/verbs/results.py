@@ -32,7 +32,7 @@ _UNFINISHED = ("ready", "scheduled", "blocked", "in_progress")
 def dump(context: Context, results: Sequence[Any]) -> list[str | None]:
     """Return the results as JSON. None stays None: the message has no result."""
     if any(result is not None for result in results):
-        check(context, KEEPS)
+        check(context.table, KEEPS)
     return [None if result is None else dump_result(result) for result in results]
 
 
@@ -66,7 +66,7 @@ class ResultWaiter:
     """Waits for the result of one message. `wake` is what the notifier calls, in its own thread."""
 
     def __init__(self, context: Context, id: int, wait: Duration, wake: Callable[[], None]) -> None:
-        check(context, WAITS)
+        check(context.table, WAITS)
         self._context = context
         self._id = id
         self._wait = seconds(wait, "wait")

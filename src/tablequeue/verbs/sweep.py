@@ -6,12 +6,16 @@ from collections.abc import Callable
 from datetime import datetime
 from time import monotonic
 
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
 from tablequeue.errors import TablequeueError
 from tablequeue.model.connection import Connection
 from tablequeue.verbs import batch_ends, dependency_ends
 from tablequeue.verbs.context import Context, Params
 from tablequeue.verbs.results import notify_waiters
+
+Operation = Callable[[Cursor, Table, Params], int]
 
 # Seconds between the end of a sweep and the start of the next one, by the claims of one process on a busy queue. An
 # empty queue is swept at every claim. This bounds how late a claim sees a message that became due, whose lease expired,
@@ -54,9 +58,13 @@ def sweep(context: Context, now: datetime | None, connection: Connection | None 
     return sum(step(context, now, connection) for step in context.table.plan.steps(SWEEPS))
 
 
-def promote(context: Context, now: datetime | None) -> int:
-    """Make the next message ready in each group that has no head; return in how many."""
-    return context.run(context.messages.promote, _bounded(context, now))
+def promote(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
+    """Make the next message ready in each group that has no head; return in how many.
+
+    Never in a caller's transaction, where it would keep other consumers waiting. The next claim that finds too little
+    promotes what is pushed or finished there.
+    """
+    return context.run_beside(context.messages.promote, _bounded(context, now), connection)
 
 
 def end_leases(context: Context, now: datetime | None, connection: Connection | None) -> None:
@@ -75,15 +83,19 @@ def end_leases(context: Context, now: datetime | None, connection: Connection | 
 # -- private -----------------------------------------------------------------------------------------------------------
 
 
-def _swept(context: Context, now: datetime | None, connection: Connection | None) -> int:
+def _apart(context: Context, operation: Operation, params: Params, connection: Connection | None) -> int:
+    """Run a part of a sweep beside the caller's transaction; within it only where no other one could write."""
     run = context.run if context.engine.sweeps_within else context.run_beside
+    return run(operation, params, connection)
+
+
+def _swept(context: Context, now: datetime | None, connection: Connection | None) -> int:
     more: Params = {"max_attempts": context.table.definition.max_attempts}
-    return run(context.messages.sweep, _bounded(context, now) | more, connection)
+    return _apart(context, context.messages.sweep, _bounded(context, now) | more, connection)
 
 
 def _pumped(context: Context, now: datetime | None, connection: Connection | None) -> int:
-    run = context.run if context.engine.sweeps_within else context.run_beside
-    return run(context.engine.ranges.pump, _bounded(context, now), connection)
+    return _apart(context, context.engine.ranges.pump, _bounded(context, now), connection)
 
 
 def _freed(context: Context, now: datetime | None, connection: Connection | None) -> int:
@@ -91,8 +103,7 @@ def _freed(context: Context, now: datetime | None, connection: Connection | None
 
 
 def _expired(context: Context, now: datetime | None, connection: Connection | None) -> int:
-    run = context.run if context.engine.sweeps_within else context.run_beside
-    return run(context.messages.expire, _bounded(context, now), connection)
+    return _apart(context, context.messages.expire, _bounded(context, now), connection)
 
 
 def _expired_and_told(context: Context, now: datetime | None, connection: Connection | None) -> int:
@@ -100,10 +111,6 @@ def _expired_and_told(context: Context, now: datetime | None, connection: Connec
     if expired and connection is None:
         notify_waiters(context)
     return expired
-
-
-def _promoted(context: Context, now: datetime | None, connection: Connection | None) -> int:
-    return context.run_beside(context.messages.promote, _bounded(context, now), connection)
 
 
 def _ended_batches(context: Context, now: datetime | None, connection: Connection | None) -> int:
@@ -141,7 +148,7 @@ SWEEPS: Ways[Sweep] = Ways(
         "": _swept,
         "expires not results": _expired,
         "expires results": _expired_and_told,
-        "promoted": _promoted,
+        "promoted": promote,
         "batches": _ended_batches,
     }
 )

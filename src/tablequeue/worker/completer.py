@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tablequeue.consumer import Consumer
 from tablequeue.errors import LeaseLost, TablequeueError
 from tablequeue.model.message import Claim
+from tablequeue.verbs.refusals import first_of
 from tablequeue.worker.ending import Ending
 from tablequeue.worker.fetcher import PREFETCH_SECONDS, TRANSIENT, Fetcher, backoff
 from tablequeue.worker.pool import Assignment, Range
@@ -211,8 +212,7 @@ def _effective(queue: Consumer, call: Sequence[Ending], is_retry: bool) -> Seque
             if claim.id in named and not (is_retry and _took_effect(queue, claim, ending.assignment))
         }
         if lost:
-            ids = ", ".join(map(str, sorted(lost)[:5])) + (", ..." if len(lost) > 5 else "")
-            logger.error(_LOST, queue.name, len(lost), ids)
+            logger.error(_LOST, queue.name, len(lost), first_of(sorted(lost)))
         held = [one._replace(claims=[claim for claim in one.claims if claim.id not in lost]) for one in call]
         return [one for one in held if one.claims]
     return call

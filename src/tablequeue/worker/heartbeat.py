@@ -11,6 +11,7 @@ from time import monotonic
 from tablequeue.consumer import Consumer
 from tablequeue.errors import LeaseLost
 from tablequeue.model.message import Claim
+from tablequeue.verbs.refusals import first_of
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.pool import Assignment, Range
 
@@ -75,7 +76,7 @@ class Heartbeat:
                 if ids - assignment.lost:
                     assignment.leased_at = now
         except Exception as error:  # the next check tries all again
-            first = ", ".join(str(claim.id) for claim in claims[:5]) + (", ..." if len(claims) > 5 else "")
+            first = first_of([claim.id for claim in claims])
             logger.warning("%s: the leases of messages %s were not extended: %s", fetcher.queue.name, first, error)
         finally:
             self._in_threads.discard(sharing[0])

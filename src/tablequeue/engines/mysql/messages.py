@@ -14,7 +14,7 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Done, Messages, completed_ids
+from tablequeue.engines.messages import Messages, completed_ids
 from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
 from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
 from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
@@ -24,6 +24,7 @@ from tablequeue.engines.mysql.packets import bound, kept, sent, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.parts import pairs
+from tablequeue.engines.rows import Done
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID, LEASE_UNTIL, POPPED_AT
 

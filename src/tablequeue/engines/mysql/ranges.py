@@ -14,7 +14,7 @@ from pymysql.constants import ER
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import EXPIRED as EXPIRED_LEASE
-from tablequeue.engines.messages import Done, Messages
+from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.packets import bound, sent, stored, together
 from tablequeue.engines.mysql.pieces import Piece, ids_in, within
@@ -22,6 +22,7 @@ from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.topics import TRIES, TRIES_SOON, MySQLTopics, insert_again, made
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
+from tablequeue.engines.rows import Done
 from tablequeue.engines.texts import Row
 from tablequeue.model.pacing import LARGEST
 

@@ -62,7 +62,7 @@ class SQLiteMessages(SQLiteLimits, Messages):
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         expired = super().expire(cursor, table, at_one_time(cursor, table, params))
-        if expired and "grouped" in table.plan.met:
+        if expired and table.definition.grouped:
             # A trigger has made the next messages the heads of their groups: scheduled if they have a due time.
             expired += self.sweep(cursor, table, params | {"max_attempts": table.definition.max_attempts})
         return expired
@@ -75,7 +75,7 @@ class SQLiteMessages(SQLiteLimits, Messages):
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         moved = super()._sweep(cursor, table, params)
-        if moved and "grouped" in table.plan.met:
+        if moved and table.definition.grouped:
             # The message after a head that became a dead letter may be due already. The trigger has no clock to tell.
             moved += super()._sweep(cursor, table, params)
         return moved
