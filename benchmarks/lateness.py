@@ -27,6 +27,7 @@ from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
 from tablequeue import Queue
+from tablequeue.ext import context_of
 
 CONSUMERS = 3
 SECONDS, FULL_SECONDS, EVENTS_EACH = 10.0, 20.0, 6
@@ -68,7 +69,7 @@ def abandoned(queue: Queue, late: Late) -> None:
 
 
 def committed_late(queue: Queue, late: Late) -> None:
-    engine = queue.context.runner.sa_engine
+    engine = context_of(queue).runner.sa_engine
     with engine.begin() as connection:
         id = queue.push("late", connection=connection)
         sleep(0 if engine.dialect.name == "sqlite" else AHEAD)  # on SQLite nobody else could write in the meantime

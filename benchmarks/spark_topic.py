@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.results import OURS, Figure
 from benchmarks.rounds import interleaved, rate
 from tablequeue import Database
+from tablequeue.ext import context_of
 from tablequeue.verbs import topics
 
 BATCH_READ = "Spark's batch read of the topic"
@@ -54,9 +55,9 @@ class TopicWork:
         )
         self.frame = frame
         self.rows = frame.count()
-        while topics.bounds(events.context).end <= messages:
+        while topics.bounds(context_of(events)).end <= messages:
             frame.write.format("tablequeue").options(**self.place, topic=self.events).mode("append").save()
-        found = topics.bounds(events.context)
+        found = topics.bounds(context_of(events))
         assert found.end - found.first == messages
 
     def execute(self, *statements: str) -> None:
@@ -94,9 +95,9 @@ class TopicWork:
         return found
 
     def into_topic(self) -> float:
-        start = topics.bounds(self.written.context).end
+        start = topics.bounds(context_of(self.written)).end
         found = rate(self.write, self.rows)
-        assert topics.bounds(self.written.context).end - start == self.rows
+        assert topics.bounds(context_of(self.written)).end - start == self.rows
         self.execute("checkpoint")
         return found
 

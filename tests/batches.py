@@ -9,6 +9,7 @@ from typing import Any
 
 from tablequeue import BatchProgress, Claim, Database, NewMessage, Queue
 from tablequeue.errors import BatchNotFound
+from tablequeue.ext import context_of
 from tests.crashes import Steps, open_stepping, standing_at
 from tests.servers import Place
 from tests.support import at, claimed, design_group
@@ -122,7 +123,7 @@ def check_dead(database: Database) -> None:
 
 def completed_without_a_look(queue: Queue, message: Claim) -> None:
     """Complete a message as a process does that dies right after that."""
-    context = queue.context
+    context = context_of(queue)
     params: Any = {"ids": context.engine.dump_ids([message.id]), "token": message.token, "now": None}
     assert context.run(context.messages.complete, params) == [message.id]
     context.table.ending.clear()
@@ -211,7 +212,7 @@ def check_forgotten(database: Database) -> None:
     with queue.batch(now=at(0)) as long_ended, queue.batch(now=at(5000)) as ended, queue.batch(now=at(0)) as still_open:
         still_open.push("a")
     assert [batch.id for batch in queue.batches()] == [still_open.id]
-    queue.context.table.next_purge = 0
+    context_of(queue).table.next_purge = 0
     claimed(queue, now=at(7000))
     assert not is_there(database, long_ended.id)
     assert is_there(database, ended.id)

@@ -19,6 +19,7 @@ from tablequeue import ALL, Backoff, Claim, Consumer, Database, LeaseLost, NewMe
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.walks import WHOLE
 from tablequeue.errors import NoResult, QueueNotFound, TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.claim import leased
@@ -108,7 +109,7 @@ def ready_beside_a_run(queue: Queue, callers: sa.Engine, await_a_wait: Callable[
         with callers.begin() as connection:
             later = queue.push("z", group="g", connection=connection)
         queue.reschedule(later, delay=0, connection=other)
-        promotion = threads.submit(promote, queue.context, None)
+        promotion = threads.submit(promote, context_of(queue), None)
         await_a_wait()
         late.commit()
         run = queue.pop_many(2, same_group=True)
@@ -334,7 +335,7 @@ def check_no_run_has_what_is_over(queue: Queue) -> None:
     first = queue.push("x", group="a", now=before)
     queue.push("x", group="a", expires=5, now=before)
     third = queue.push("x", group="a", now=before)
-    queue.context.table.next_sweep = math.inf
+    context_of(queue).table.next_sweep = math.inf
     assert ids_of(queue.pop_many(2, same_group=True)) == [first, third]
 
 
@@ -414,7 +415,7 @@ def check_expiry(queue: Queue) -> None:
     """In a queue with `expires=60`, a message that waits so long is never handed out, and ends in the history."""
     group = design_group(queue, "a")
     queue.push("a", **group, now=at(0))
-    context = queue.context
+    context = context_of(queue)
     assert not context.run(context.messages.claim, leased(context, 9, 60, at(60))[1]), "no sweep yet"
     queue.purge()
     old = [*queue.push_many("ab", **group, now=at(0)), queue.push("c", **group, delay=50, now=at(0))]
@@ -450,7 +451,7 @@ def check_results(queue: Queue, **options: Any) -> None:
     queue.purge_history(0, now=at(ids[0]))
     with pytest.raises(NoResult):
         queue.result(ids[0])
-    assert queue.context.run(queue.context.reads.result, {"id": ids[0]}) is None, "it left with its message"
+    assert context_of(queue).run(context_of(queue).reads.result, {"id": ids[0]}) is None, "it left with its message"
 
 
 def check_at_most_once(queue: Queue) -> None:
@@ -481,17 +482,17 @@ def check_window(queue: Queue) -> None:
     times."""
 
     def done(by: str, popped: float, *finished: float) -> None:
-        queue.context.who = by
+        context_of(queue).who = by
         for claim, time in zip(queue.pop_many(len(finished), now=at(popped)), finished, strict=True):
             claim.complete(now=at(time))
 
-    queue.context.who = "ada"
+    context_of(queue).who = "ada"
     queue.push_many("abc", now=at(0))
     done("cat", 10, 12, 14)
-    queue.context.who = "dog"
+    context_of(queue).who = "dog"
     claimed(queue, now=at(20)).fail("no", retry_in=0, now=at(21))
     done("dog", 30, 33)
-    queue.context.who = "bob"
+    context_of(queue).who = "bob"
     queue.push("d", now=at(100))
     done("dog", 100, 101)
     queue.push("never", now=at(102))
@@ -535,7 +536,7 @@ def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tu
     for delay in (None, 3600):
         batch = [NewMessage(number, **design_group(queue, f"group {number % 100}")) for number in range(5000)]
         queue.push_many(batch, delay=delay)
-    table = queue.context.table
+    table = context_of(queue).table
     with database.engine.begin() as connection:
         connection.exec_driver_sql(kind.analyze + table.engine.words(table)["queue"])
     for operation, state in plans:
@@ -549,7 +550,7 @@ def check_plan_of_a_new_queue(database: Database, kind: Kind, queue: Queue) -> N
     """A large claim does not sort, even before the database has statistics of the pushed messages."""
     explain = _explain(kind)
     queue.push_many(range(20_000))
-    (statement,) = queue.context.table.statements("claim")[: kind.looks]
+    (statement,) = context_of(queue).table.statements("claim")[: kind.looks]
     plan = _plan(database, explain + statement, 1000)
     assert kind.index_of(queue, "ready") in plan
     assert not re.search(kind.sorts, plan)
@@ -614,7 +615,7 @@ def check_reschedule(queue: Queue) -> None:
 
 def check_move(queue: Queue) -> None:
     """A message that is moved is in one queue, once, with its attempts and errors; a moved dead letter stays one."""
-    runner = queue.context.runner
+    runner = context_of(queue).runner
     other = Queue(Context.at(runner, catalogue.create(runner, "other", queue.definition), "test"))
     dead = queue.push("dead", now=at(0))
     for _ in range(queue.definition.max_attempts):
@@ -859,7 +860,7 @@ def check_move_between(database: Database, groups: bool) -> None:
     first, second = source.pop_many(2, now=at(1))
     first.release(now=at(1))
     before = {message.payload: message for message in snapshot(source)}
-    run = source.context.runner.run
+    run = context_of(source).runner.run
 
     def dying(operation: Any, *args: Any, **kwargs: Any) -> Any:
         # Not where it deletes the row of the first look.
@@ -873,10 +874,10 @@ def check_move_between(database: Database, groups: bool) -> None:
         except (TablequeueError, KeyError) as error:
             raise AssertionError(f"a move can go on: {error!r}") from error
 
-    source.context.runner.run = dying  # type: ignore[method-assign]
+    context_of(source).runner.run = dying  # type: ignore[method-assign]
     with pytest.raises(Crash):
         move()
-    source.context.runner.run = run  # type: ignore[method-assign]
+    context_of(source).runner.run = run  # type: ignore[method-assign]
     moved = move()
     there = sorted(snapshot(target), key=lambda message: message.id)
     assert [message.payload for message in there] == ([1, 4] if groups else [1, 3, 4]), "once, and in their order"
@@ -886,7 +887,9 @@ def check_move_between(database: Database, groups: bool) -> None:
     assert moved == {before[message.payload].id: message.id for message in there}
     stay = sorted(message.payload for message in snapshot(source))
     assert stay == ([2, 3] if groups else [2]), "what is in progress stays, and what is behind it"
-    assert not source.context.run(source.context.engine.moving.aside, {"after": 0, "n": 9}), "nothing is on its way"
+    assert not context_of(source).run(context_of(source).engine.moving.aside, {"after": 0, "n": 9}), (
+        "nothing is on its way"
+    )
     second.complete(now=at(2))
     source.move(ALL, to=target, now=at(2))
     assert target.pop(now=at(101)) is None, "they expire there"
@@ -1003,7 +1006,7 @@ def _each_finds_no_queue(dropped: Consumer, calls: Mapping[str, Callable[[], Any
     """Each call of a dropped queue raises `QueueNotFound`, whether it looks into the catalogue or not."""
     for looks in (False, True):
         for name, call in calls.items():
-            dropped.context.next_look = 1e-9 if looks else math.inf
+            context_of(dropped).next_look = 1e-9 if looks else math.inf
             try:
                 call()
             except QueueNotFound:
@@ -1014,7 +1017,7 @@ def _each_finds_no_queue(dropped: Consumer, calls: Mapping[str, Callable[[], Any
 
 
 def database_of(queue: Queue) -> sa.Engine:
-    return queue.context.runner.sa_engine
+    return context_of(queue).runner.sa_engine
 
 
 def check_a_handle_is_of_one_subscription(database: Database) -> None:

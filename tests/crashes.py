@@ -19,6 +19,7 @@ from tablequeue.engines import engine_class
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
+from tablequeue.ext import context_of
 from tablequeue.verbs.claim import leased
 from tests.servers import Place
 from tests.support import at
@@ -226,7 +227,7 @@ def complete(moment: Moment) -> None:
 
 def complete_and_claim(moment: Moment) -> None:
     """Like `pop_many(2, completing=held)`, which with `now=` would be two transactions."""
-    context = moment.queue.context
+    context = context_of(moment.queue)
     ids = context.engine.dump_ids([message.id for message in moment.held])
     _, params = leased(context, 2, LEASE, at(2))
     params |= {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tablequeue import Database, Queue
+from tablequeue.ext import context_of
 from tablequeue.model.names import PART
 from tests.support import claimed
 
@@ -22,7 +23,7 @@ def payloads(queue: Queue, **options: Any) -> list[str]:
 
 def rows(queue: Queue) -> list[Any]:
     """Return the rows about messages of the queue that wait."""
-    context = queue.context
+    context = context_of(queue)
     table = f"{context.engine.prefix}tq{PART}dependencies"
 
     def read(cursor: Any, *_: Any) -> list[Any]:

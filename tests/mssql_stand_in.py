@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from tablequeue import Claim, Consumer, Database, Queue
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.runner import Runner
+from tablequeue.ext import context_of
 from tests import mssql_rules as rules
 
 TIME = datetime(2040, 1, 1)
@@ -141,7 +142,7 @@ def queue_on(server: Server, **definition: Any) -> Queue:
     sa_engine: Any = server
     database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
     queue = database.create_queue("work", **definition)
-    queue.context.table.next_sweep = float("inf")
+    context_of(queue).table.next_sweep = float("inf")
     server.sent.clear()
     return queue
 

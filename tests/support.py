@@ -13,6 +13,7 @@ import pytest
 
 from tablequeue import Claim, Consumer, Database, LeaseLost, Message, Queue
 from tablequeue.engines.engine import Engine
+from tablequeue.ext import context_of
 from tablequeue.model.states import STATES
 
 AnyConsumer = TypeVar("AnyConsumer", bound=Consumer)
@@ -73,7 +74,7 @@ def found(queue: Consumer, id: int) -> Message:
 
 def at_once(queue: AnyConsumer) -> AnyConsumer:
     """Return the queue as if between two sweeps, so that calls that can be one transaction are one."""
-    queue.context.table.next_sweep = math.inf
+    context_of(queue).table.next_sweep = math.inf
     return queue
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, Queue, Rate
+from tablequeue.ext import context_of
 from tablequeue.topic import Topic
 from tablequeue.verbs import catalogue, topics
 from tablequeue.verbs.context import Context
@@ -317,17 +318,18 @@ ACTS: dict[str, Act] = {
     "release_many": Act(lambda queue, held: queue.release_many(held[:2]), 3),
     "extend_many": Act(lambda queue, held: queue.extend_many(held[:2], 60), 3),
     "cancel": Act(lambda queue, held: queue.cancel([held[0].id]), 1, of="queue"),
-    "seek": Act(lambda queue, held: topics.move(queue.context, 1, force=True), of="topic"),
-    "note": Act(lambda queue, held: topics.note(queue.context, 2, "lake"), of="plain"),
+    "seek": Act(lambda queue, held: topics.move(context_of(queue), 1, force=True), of="topic"),
+    "note": Act(lambda queue, held: topics.note(context_of(queue), 2, "lake"), of="plain"),
     "bounds": Act(lambda queue, held: topics.offset_of(_topic(queue), "end"), of="topic"),
     "trim": Act(lambda queue, held: topics.trim(_topic(queue)), of="topic"),
 }
 
 
 def _topic(queue: Queue) -> Context:
-    assert queue.context.table.topic is not None
-    topic = catalogue.present(queue.context.runner, queue.context.table.topic)
-    return Context.at(queue.context.runner, topic, queue.context.who)
+    context = context_of(queue)
+    assert context.table.topic is not None
+    topic = catalogue.present(context.runner, context.table.topic)
+    return Context.at(context.runner, topic, context.who)
 
 
 def _fits(scene: str, act: Act) -> bool:

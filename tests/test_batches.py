@@ -12,6 +12,7 @@ import pytest
 
 from tablequeue import Database, Queue
 from tablequeue.errors import BatchNotFound
+from tablequeue.ext import context_of
 from tablequeue.verbs.batch_ends import settle
 from tests import batches
 from tests.batches import (
@@ -118,7 +119,7 @@ def test_without_a_history_an_ended_batch_is_there_for_a_day(db: Database) -> No
         pass
     for seconds in (86_000, 86_401):
         assert db.batch(batch.id).progress().total == 0
-        queue.context.table.next_purge = 0
+        context_of(queue).table.next_purge = 0
         assert queue.pop(now=at(seconds)) is None
     refuses(BatchNotFound, db.batch, batch.id)
 
@@ -135,11 +136,11 @@ def test_one_of_two_ends_a_batch(place: Place, kind: Kind, mutated: bool) -> Non
     database = place.open_with(engine)
     queue = made(database)
     id = opened(queue, "a")
-    one = queue.context
+    one = context_of(queue)
     completed_without_a_look(queue, claimed(queue))
     with place.sa_engine().connect() as connection, ThreadPoolExecutor(1) as threads:
         assert one.run(settle(one, id, None), {}, connection), "not committed yet"
-        other = place.open_with(engine).queue("work").context
+        other = context_of(place.open_with(engine).queue("work"))
         ending = threads.submit(lambda: other.run(settle(other, id, None), {}))
         if mutated:
             await_a_wait(place, kind)

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from tablequeue import Backoff, Queue, connect
 from tablequeue.engines import procedures
+from tablequeue.ext import context_of
 from tests.sessions import engine_of
 from tests.support import claimed, counts
 
@@ -94,7 +95,7 @@ def orders(request: pytest.FixtureRequest, client: Client) -> Iterator[tuple[Que
     schema = f"clients_{secrets.token_hex(4)}"
     with connect(url, schema=schema) as database:
         queue = database.create_queue("orders", backoff=Backoff(base=600), max_attempts=2)
-        text = procedures.procedures(engine_of(database), queue.context.table)
+        text = procedures.procedures(engine_of(database), context_of(queue).table)
         try:
             yield queue, text, os.environ | client.environment(sa.make_url(url), schema)
         finally:

@@ -20,6 +20,7 @@ from tablequeue.engines import operations
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.operations import OPERATIONS, Effect
 from tablequeue.errors import ConnectionLost, ReadOnly
+from tablequeue.ext import context_of
 from tests.checks import PATIENCE
 from tests.servers import Kind, Place, Server, only
 from tests.sqs.support import client, serving
@@ -422,7 +423,7 @@ def check_broken_call(database: Database, place: Place, kind: Kind, name: str) -
     queue = database.create_queue("work", payload="text", lease=3600)
     queue.push_many("ab")
     claim = claimed(queue)
-    queue.context.table.next_sweep = float("inf")  # its statement is the first one of a pop
+    context_of(queue).table.next_sweep = float("inf")  # its statement is the first one of a pop
     before = counts(queue)
     error = broken(place, kind, queue, lambda: call(queue, claim)).exception()
     if repeated:

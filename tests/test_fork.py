@@ -18,6 +18,7 @@ import sqlalchemy as sa
 import tablequeue
 from tablequeue import Database, Queue
 from tablequeue.engines import runner
+from tablequeue.ext import context_of
 from tests.forked import Child, method, push_in_process, push_some, pushes, pushing
 from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, snapshot
@@ -67,7 +68,7 @@ def test_children_push_on(place: Place, queue: Queue) -> None:
 
 
 CLOSES: dict[str, Callable[[Queue], Any]] = {
-    "the parent closes": lambda queue: queue.context.runner.close(),
+    "the parent closes": lambda queue: context_of(queue).runner.close(),
     "the parent goes on": lambda queue: queue.push("of the parent"),
     "the parent does nothing": lambda queue: None,
 }
@@ -170,11 +171,11 @@ def test_a_fork_in_the_middle_of_a_call_that_does_not_end(
     place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "FORK_PATIENCE", 0.01)
-    held = queue.context.runner._connect()
+    held = context_of(queue).runner._connect()
     child = Child(lambda _: push_some(queue))
     child.go_on()
     assert child.result() == "ForkUnsafe"
-    queue.context.runner._discard(held)
+    context_of(queue).runner._discard(held)
     check_there(queue, [queue.push("of the parent")])
 
 

@@ -17,6 +17,7 @@ from tablequeue.engines.mysql.connection import check_version
 from tablequeue.engines.postgresql.connection import refused_server
 from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.errors import BadUrl, DatabaseError
+from tablequeue.ext import context_of
 from tests import mariadb
 from tests.crashes import Steps, stepping
 from tests.servers import Kind, Place, only
@@ -154,7 +155,7 @@ def claimed_with(
     queue = at_once(place.open_with(stepping(engine, steps)).create_queue("work", payload="text", **definition))
     queue.purge(in_progress=True)
     queue.push_many("abcd", group="g" if definition.get("groups") else None)
-    queue.context.table.ring.served = 0
+    context_of(queue).table.ring.served = 0
     steps.armed = True
     try:
         claims = claim(queue, place)
@@ -217,7 +218,7 @@ def test_a_claim_changes_no_message_that_another_one_has_claimed(place: Place, k
         "passed": "[]",
     }
     values |= {"popped_at": "2040-01-01", "lease_until": "2040-01-01", "lease": 60, "n": 1, "high": None}
-    statements = queue.context.table.statements(name.partition(",")[0])
+    statements = context_of(queue).table.statements(name.partition(",")[0])
     with place.sa_engine().begin() as connection:
         cursor = connection.connection.cursor()
         for change in [one for one in statements if one.split()[0] in ("update", "insert", "delete")]:

@@ -12,6 +12,7 @@ from tablequeue import ALL, Claim, Queue
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.ext import context_of
 from tablequeue.model.definition import Definition
 from tablequeue.verbs.sweep import sweep
 from tests.servers import KINDS, Kind, Place
@@ -27,7 +28,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def opened(place: Place, engine: type[Engine], **definition: Any) -> Queue:
     """A queue in a process that has just swept, and does not sweep again."""
     queue = place.open_with(engine).create_queue("work", payload="text", **definition)
-    queue.context.table.next_sweep = inf
+    context_of(queue).table.next_sweep = inf
     return queue
 
 
@@ -50,7 +51,7 @@ def check_found_when_nothing_else_is(place: Place, engine: type[Engine]) -> None
 def check_found_after_a_sweep(place: Place, engine: type[Engine]) -> None:
     queue = opened(place, engine)
     first, *_ = given_back_by_another(place, queue)
-    queue.context.table.next_sweep = 0
+    context_of(queue).table.next_sweep = 0
     assert claimed(queue).id == first
 
 
@@ -67,7 +68,7 @@ def check_found_after_a_sweep_beside_a_claim(place: Place, engine: type[Engine])
 
     queue = opened(place, Slow)
     first, _, third, _ = given_back_by_another(place, queue)
-    meanwhile.append(lambda: sweep(queue.context, None))
+    meanwhile.append(lambda: sweep(context_of(queue), None))
     assert claimed(queue).id == third
     assert claimed(queue).id == first
 
@@ -84,7 +85,7 @@ def check_found_after_a_rollback(place: Place, engine: type[Engine]) -> None:
     with place.sa_engine().connect() as connection:
         assert ids_of(queue.pop_many(2, connection=connection)) == [first, second]
         connection.rollback()
-    queue.context.table.next_sweep = inf
+    context_of(queue).table.next_sweep = inf
     assert claimed(queue).id == first
 
 
@@ -136,7 +137,7 @@ def test_only_ids_that_come_in_order_have_a_mark(place: Place, design: str) -> N
     queue = place.open().create_queue("work", payload="text", **DESIGNS[design])
     queue.push("a", **design_group(queue, "g"))
     claimed(queue)
-    assert (queue.context.table.mark.id > 0) == (design in ("fifo", "heap"))
+    assert (context_of(queue).table.mark.id > 0) == (design in ("fifo", "heap"))
 
 
 # -- mutants ------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ pymysql = pytest.importorskip("pymysql")
 
 from tablequeue.engines.mysql.connection import adopt, check_version  # noqa: E402 (not without the driver)
 from tablequeue.engines.mysql.refusals import translated  # noqa: E402
+from tablequeue.ext import context_of  # noqa: E402
 
 
 @pytest.fixture
@@ -369,7 +370,7 @@ def test_what_a_crash_in_drop_left_is_dropped_by_the_next_create(db: Database, p
     kept = db.create_queue("kept", payload="text")
     kept.push("precious")
     old = db.create_queue("work", groups=True, results=True)
-    table = old.context.table.table_name
+    table = context_of(old).table.table_name
     before = tables_of(place)
     # As after a crash between the entry in the catalogue and the tables.
     place.execute(f"insert into {place.table('_dropped')} values ('{table}'), ('tq_kept')")  # noqa: S608

@@ -24,6 +24,7 @@ from tablequeue.engines.mysql import gate
 from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.mysql.gate import _gate, at_once
 from tablequeue.engines.mysql.messages import CLAIMS, PROMOTIONS, MySQLMessages
+from tablequeue.ext import context_of
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
         messages: ClassVar[Staying] = Staying()
 
     queue = place.open_with(Gated).create_queue("work")
-    context = queue.context
+    context = context_of(queue)
     engine = context.engine
     assert isinstance(engine, Gated)
     with ThreadPoolExecutor(8) as threads:
@@ -62,7 +63,7 @@ def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
     queue = db.create_queue("work", groups=True)
     place.execute(f"drop table {place.table('work__turns')}")
     for _ in range(PROMOTIONS + 1):
-        refuses(errors.QueueNotFound, promote, queue.context, None)
+        refuses(errors.QueueNotFound, promote, context_of(queue), None)
 
 
 def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) -> None:

@@ -13,6 +13,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
 from tablequeue import ALL, Database, Queue, Rate
 from tablequeue.errors import ConnectionLost
+from tablequeue.ext import context_of
 from tablequeue.verbs import topics
 from tablequeue.verbs.context import Context, Params
 from tests.crashes import SteppingCursor, Steps, open_stepping, torn
@@ -61,8 +62,9 @@ def live(queue: Queue) -> None:
 
 
 def live_of_a_topic(queue: Queue) -> None:
-    assert queue.context.table.topic is not None
-    topic = Context.at(queue.context.runner, queue.context.table.topic, queue.context.who)
+    context = context_of(queue)
+    assert context.table.topic is not None
+    topic = Context.at(context.runner, context.table.topic, context.who)
     queue.pop_many(1, lease=0)
     queue.complete_many(queue.pop_many(2))
     for _ in range(3):
@@ -76,7 +78,7 @@ def check(place: Place, name: str, act: Callable[[Queue], None]) -> None:
     open_ones: list[str] = []
 
     def reached(number: int, words: str) -> None:
-        for raw in queue.context.runner._all:
+        for raw in context_of(queue).runner._all:
             if raw.dbapi.server_status & SERVER_STATUS_IN_TRANS:
                 open_ones.append(f"{number}: {words}")
 
@@ -127,8 +129,8 @@ def test_a_sweep_passes_over_keys_and_rates_that_another_has_locked(
     name = f"{place.table('work')}__{'keys' if operation == 'forget_keys' else 'group_rates'}"
 
     def forgotten() -> Any:
-        values: Params = {"n": 9, "now": queue.context.time(at(1000))}
-        return queue.context.run(getattr(queue.context.messages, operation), values)
+        values: Params = {"n": 9, "now": context_of(queue).time(at(1000))}
+        return context_of(queue).run(getattr(context_of(queue).messages, operation), values)
 
     with place.sa_engine().begin() as another:
         assert another.exec_driver_sql(f"select * from {name} for update").all()  # noqa: S608 (our names)
@@ -153,7 +155,7 @@ def test_a_session_that_is_idle_in_a_transaction_is_ended(place: Place, db: Data
     seeking = open_stepping(impatient, steps).subscription("events/mail")
     steps.armed = True
     with suppress(ConnectionLost):
-        topics.move(seeking.context, 1)
+        topics.move(context_of(seeking), 1)
     assert [claim.payload for claim in got] == ["x"]
 
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from tablequeue import ALL, Consumer, Message, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.verbs import doctor
 from tests import mssql
 from tests.crashes import Steps
@@ -64,8 +65,8 @@ def everything(queue: Queue) -> list[Message]:
 
 def aside(queue: Queue) -> int:
     """How many messages are on their way."""
-    moving = queue.context.engine.moving
-    return len(queue.context.run(moving.aside, {"after": 0, "n": 5000}))
+    moving = context_of(queue).engine.moving
+    return len(context_of(queue).run(moving.aside, {"after": 0, "n": 5000}))
 
 
 def test_a_message_keeps_what_it_has(two: Two) -> None:
@@ -178,7 +179,7 @@ def test_a_key_that_is_taken_stays(two: Two) -> None:
     assert aside(source) == 0
     assert [claim.payload for claim in target.pop_many(9)] == ["there", 1, 3]
     refuses(DuplicateKey, target.push, 4, key="l")
-    target.context.run(target.context.messages.purge, {"state": "in_progress", "n": 9})
+    context_of(target).run(context_of(target).messages.purge, {"state": "in_progress", "n": 9})
     assert source.move(ALL, to=target).keys() == {ids[1]}
 
 
@@ -367,7 +368,7 @@ def test_a_move_that_wakes_up_late_adds_nothing(two: Two) -> None:
     source.push_many(range(5))
     late = two.source.open().queue("work"), two.target.open().queue("work")
     rest = late[0].move_batches(to=late[1])
-    runner = late[1].context.runner
+    runner = context_of(late[1]).runner
     run = runner.run
 
     def after_the_other(operation: Any, *args: Any, **options: Any) -> Any:
@@ -375,17 +376,17 @@ def test_a_move_that_wakes_up_late_adds_nothing(two: Two) -> None:
         assert len(source.move(ALL, to=target)) == 5
         return run(operation, *args, **options)
 
-    moving = late[0].context.engine.moving
-    aside_run = late[0].context.runner.run
+    moving = context_of(late[0]).engine.moving
+    aside_run = context_of(late[0]).runner.run
 
     def seen(operation: Any, *args: Any, **options: Any) -> Any:
         rows = aside_run(operation, *args, **options)
         if operation == moving.aside and rows:
             runner.run = after_the_other  # type: ignore[method-assign]
-            late[0].context.runner.run = aside_run  # type: ignore[method-assign]
+            context_of(late[0]).runner.run = aside_run  # type: ignore[method-assign]
         return rows
 
-    late[0].context.runner.run = seen  # type: ignore[method-assign]
+    context_of(late[0]).runner.run = seen  # type: ignore[method-assign]
     assert sum(len(batch.ids) for batch in rest) == 5
     assert [message.payload for message in everything(target)] == [*range(5)]
     assert counts(source) == {}
@@ -397,16 +398,16 @@ def test_a_key_that_is_taken_at_the_last_moment_goes_back(two: Two, options: dic
     source, target = two.queues(**options)
     group = "x" if options else None
     source.push_many([NewMessage(1, key="k", group=group), NewMessage(2, group=group)])
-    moving, run = source.context.engine.moving, source.context.runner.run
+    moving, run = context_of(source).engine.moving, context_of(source).runner.run
 
     def look(operation: Any, *args: Any, **kwargs: Any) -> Any:
         rows = run(operation, *args, **kwargs)
         if operation == moving.aside and rows:
-            source.context.runner.run = run  # type: ignore[method-assign]
+            context_of(source).runner.run = run  # type: ignore[method-assign]
             target.push("there", key="k", group=group)
         return rows
 
-    source.context.runner.run = look  # type: ignore[method-assign]
+    context_of(source).runner.run = look  # type: ignore[method-assign]
     assert refuses(DuplicateKey, source.move, ALL, to=target).keys == ("k",)
     if options:
         assert aside(source) == 2
@@ -469,21 +470,21 @@ def test_a_target_that_is_a_source_too(two: Two) -> None:
     """Both have messages aside, with the same ids, which a move that died has left there."""
     queues = two.queues()
     for queue, other in (queues, queues[::-1]):
-        queue.push_many([f"{queue.context.engine.name} {number}" for number in range(3)])
+        queue.push_many([f"{context_of(queue).engine.name} {number}" for number in range(3)])
         moves = queue.move_batches(to=other)
-        moving, run = queue.context.engine.moving, queue.context.runner.run
+        moving, run = context_of(queue).engine.moving, context_of(queue).runner.run
 
         def dying(operation: Any, *args: Any, **options: Any) -> Any:
             if operation == moving.aside and run(operation, *args, **options):  # noqa: B023
                 raise KeyboardInterrupt
             return run(operation, *args, **options)  # noqa: B023
 
-        queue.context.runner.run = dying  # type: ignore[method-assign]
+        context_of(queue).runner.run = dying  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             next(moves)
-        queue.context.runner.run = run  # type: ignore[method-assign]
+        context_of(queue).runner.run = run  # type: ignore[method-assign]
         assert aside(queue) == 3
-        assert any("on their way" in finding.cause for finding in doctor.of_queue(queue.context))
+        assert any("on their way" in finding.cause for finding in doctor.of_queue(context_of(queue)))
     first, second = ([message.payload for message in everything(queue)] for queue in queues)
     assert first == second == []
     source, target = queues
@@ -491,4 +492,4 @@ def test_a_target_that_is_a_source_too(two: Two) -> None:
     assert len(target.move(ALL, to=source)) == 6
     assert len(everything(source)) == 6
     assert aside(source) == aside(target) == 0
-    assert not any("on their way" in finding.cause for finding in doctor.of_queue(source.context))
+    assert not any("on their way" in finding.cause for finding in doctor.of_queue(context_of(source)))

@@ -24,6 +24,7 @@ from tablequeue.bulk import arrow
 from tablequeue.engines import procedures
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.runner import Runner
+from tablequeue.ext import context_of
 from tablequeue.model.definition import Definition
 from tests import mssql_rules as rules
 from tests import tds
@@ -139,7 +140,7 @@ def queue_on(server: tds.Server, driver: Callable[[int], Any], **definition: Any
 
     server.reply = reply
     queue = Database(sa_engine, Runner(sa_engine, engine), "me").queue("work")
-    queue.context.table.next_sweep = float("inf")
+    context_of(queue).table.next_sweep = float("inf")
     return queue
 
 
@@ -226,7 +227,7 @@ def test_bytes_come_back_as_they_are_stored(server: tds.Server, driver: Callable
 
 def test_a_connection_that_the_server_closed_is_not_used(server: tds.Server, driver: Callable[[int], Any]) -> None:
     queue = queue_on(server, driver, payload="text")
-    (raw,) = queue.context.runner._idle
+    (raw,) = context_of(queue).runner._idle
     raw.used_at -= 3600
     assert raw.is_open()
     server.close_sessions()
@@ -238,7 +239,7 @@ def test_a_connection_that_the_server_closed_is_not_used(server: tds.Server, dri
     claim = queue.pop()
     assert claim is not None
     assert claim.payload == "a"
-    assert raw not in queue.context.runner._all
+    assert raw not in context_of(queue).runner._all
 
 
 def test_half_a_surrogate_fails_no_message(server: tds.Server, driver: Callable[[int], Any]) -> None:
@@ -286,8 +287,8 @@ def test_a_call_of_a_procedure(server: tds.Server, driver: Callable[[int], Any])
     token = "0123456789abcdef" * 2
     row = tds.Rows([tds.Column("id", "bigint")], [(5,)])
     server.reply = lambda sent: row if sent.text.startswith("exec ") else None
-    cursor = SQLServer(queue.context.table.engine.dialect).join(driver(server.port))
-    table = queue.context.table
+    cursor = SQLServer(context_of(queue).table.engine.dialect).join(driver(server.port))
+    table = context_of(queue).table
     assert on_mssql(cursor, table, "complete", {"ids": "[1, 2]", "token": token, "now": None}) == [(5,)]
     messages = '[{"payload": {"b": 1.50}, "headers": {"a": 1}, "key": "k"}, {"payload": "x"}]'
     assert on_mssql(cursor, table, "push_each", {"messages": messages, "producer": "me"}) == [(5,)]

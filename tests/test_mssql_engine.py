@@ -19,6 +19,7 @@ from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
+from tablequeue.ext import context_of
 from tablequeue.verbs import schedule
 from tests.mssql_stand_in import (
     DEADLOCK,
@@ -174,7 +175,7 @@ def test_every_verb_binds_its_parameters(server: Server) -> None:
         queue.find(1)
         queue.stats()
         queue.pop()
-        queue.context.table.next_sweep = 0
+        context_of(queue).table.next_sweep = 0
         queue.pop()
         queue.take(server)
         if queue.definition.keeps_history:
@@ -207,7 +208,7 @@ def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
     """Only the worker that is told that a row was changed pushes."""
     queue = queue_on(server)
     server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
-    assert schedule.advance(queue.context, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
+    assert schedule.advance(context_of(queue), "nightly", TIME.replace(tzinfo=UTC), None, server) is due
 
 
 @pytest.mark.parametrize("neighbour", [False, True])
@@ -361,11 +362,11 @@ def test_the_seconds_of_a_key_are_noted_with_its_message(server: Server) -> None
 def test_one_thread_polls_for_all_consumers_of_a_process(server: Server) -> None:
     """Each queue by a statement of its own: a look is a batch with variables."""
     queue = queue_on(server)
-    table = queue.context.table
-    other = queue.context.engine.table("other", table.definition)
+    table = context_of(queue).table
+    other = context_of(queue).engine.table("other", table.definition)
     server.answers["from tq_other"] = lambda params: [(0.0, 0)]
     server.answers["as seconds"] = lambda params: [(None, 0)]
-    listener = SQLServerPoll(queue.context.runner._connect())
+    listener = SQLServerPoll(context_of(queue).runner._connect())
     for each in (table, other):
         listener.attend(each)
     server.sent.clear()
@@ -385,4 +386,4 @@ def test_a_consumer_that_waits_is_woken_by_the_poll(server: Server) -> None:
     with queue.receive(wait=60) as claim:
         assert claim is not None
         assert claim.id == 1
-    queue.context.runner.close()
+    context_of(queue).runner.close()

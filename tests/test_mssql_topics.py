@@ -17,6 +17,7 @@ from tablequeue import Database, NewMessage
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tests.mssql_stand_in import Numbered, Server, claims, new_server, refusal, rows
 
@@ -46,7 +47,7 @@ def topic_on(server: Server) -> Topic:
 
 def subscribed(server: Server, **options: Any) -> Subscription:
     topic = topic_on(server)
-    entry = topic.context.table.entry
+    entry = context_of(topic).table.entry
     server.answers["select definition"] = lambda params: [(entry, 5)] if params == ("events",) else []
     server.answers["select name, definition"] = lambda params: [("events", entry)]
     return topic.subscribe("mail", **options)
@@ -54,8 +55,8 @@ def subscribed(server: Server, **options: Any) -> Subscription:
 
 def subscription_on(server: Server, **options: Any) -> Subscription:
     subscription = subscribed(server, **options)
-    subscription.context.table.next_sweep = subscription.context.table.next_purge = float("inf")
-    subscription.context.table.detached_ready = False
+    context_of(subscription).table.next_sweep = context_of(subscription).table.next_purge = float("inf")
+    context_of(subscription).table.detached_ready = False
     server.sent.clear()
     return subscription
 
@@ -141,7 +142,7 @@ def test_two_that_set_the_same_message_apart_at_once_try_again(server: Server) -
 def test_a_sweep_sequences_before_its_transaction_begins(server: Server) -> None:
     """The lock of the whole topic must not last as long as the transaction of one subscription."""
     mail = subscription_on(server)
-    mail.context.table.next_sweep = 0
+    context_of(mail).table.next_sweep = 0
     assert mail.pop() is None
     sent = kinds(server)
     assert [sent[0], sent[2], sent[4]] == ["sequence", "begin", "commit"]
@@ -153,7 +154,7 @@ def test_a_sweep_sequences_before_its_transaction_begins(server: Server) -> None
 def test_one_session_pumps_at_a_time(server: Server, free: bool) -> None:
     mail = subscription_on(server, ordered=True)
     server.answers["as granted"] = lambda params: [(int(free),)]
-    mail.context.table.next_sweep = 0
+    context_of(mail).table.next_sweep = 0
     assert mail.pop() is None
     sent = kinds(server)
     assert sent[:3] == ["sequence", "begin", "lock"]

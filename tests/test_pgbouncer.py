@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import tablequeue.aio
 from tablequeue import Queue
 from tablequeue.errors import BadUrl
+from tablequeue.ext import context_of
 from tests.servers import Place, free_port, only
 from tests.support import claimed, counts, refuses
 from tests.worker.support import until
@@ -91,7 +92,7 @@ def test_every_session_serves_every_call(queue: Queue) -> None:
 
 
 def test_a_session_of_the_pooler_keeps_its_plans(queue: Queue) -> None:
-    cursor = queue.context.runner._idle[-1].cursor
+    cursor = context_of(queue).runner._idle[-1].cursor
     assert cursor.execute("select current_setting('plan_cache_mode')").fetchone() == ("auto",)
 
 

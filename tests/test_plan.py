@@ -12,6 +12,7 @@ import pytest
 from tablequeue import Definition, Rate, SubscriptionDefinition, TopicDefinition
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.plan import Plan, Ways
+from tablequeue.ext import context_of
 from tablequeue.model.definition import HISTORIES, ORDERS, PAYLOADS
 from tablequeue.verbs import claim, sweep
 from tests.servers import Place
@@ -94,9 +95,9 @@ def test_all_steps_that_a_queue_needs() -> None:
 
 def test_an_altered_queue_has_a_new_plan(place: Place) -> None:
     queue = place.open().create_queue("work")
-    assert not queue.context.table.plan.steps(sweep.UPKEEP)
+    assert not context_of(queue).table.plan.steps(sweep.UPKEEP)
     queue.alter(concurrency=3)
-    assert len(queue.context.table.plan.steps(sweep.UPKEEP)) == 1
+    assert len(context_of(queue).table.plan.steps(sweep.UPKEEP)) == 1
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tablequeue.errors import (
     ReadOnly,
     Unreachable,
 )
+from tablequeue.ext import context_of
 from tests.servers import Kind, Place, free_port, only
 from tests.support import claimed, counts, ids_of, refuses, snapshot
 
@@ -299,8 +300,8 @@ def test_a_time_out_of_the_server_is_named_in_the_remedy(place: Place, kind: Kin
         assert setting in refuses(Locked, queue.push, "x").remedy
         holder.exec_driver_sql(unlock)
     queue.push("x")
-    queue.context.runner.close()
-    queue.context.runner.sa_engine.dispose()
+    context_of(queue).runner.close()
+    context_of(queue).runner.sa_engine.dispose()
     if kind.name == "mariadb":
         place.execute(f"drop user {user}@'%%'")
 

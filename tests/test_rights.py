@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from tablequeue import Database, Delivery, errors
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.errors import BadInput
+from tablequeue.ext import context_of
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place
 from tests.sessions import Session, engine_of
@@ -130,7 +131,7 @@ def grant(place: Place, database: Database, names: dict[str, str]) -> None:
     """Run the output of `tablequeue sql grant`."""
     engine = engine_of(database)
     given = {one: [names[one]] for one in procedures.ROLES}
-    text = procedures.grants(engine, database.queue("work").context.table, given)
+    text = procedures.grants(engine, context_of(database.queue("work")).table, given)
     for statement in engine.split(text):
         place.execute(statement)
 

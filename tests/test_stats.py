@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tablequeue import Database, Queue
 from tablequeue.errors import BadInput
+from tablequeue.ext import context_of
 from tablequeue.verbs import stats as numbers
 from tablequeue.verbs.stats import times
 from tests.servers import Kind, Place, only
@@ -146,13 +147,13 @@ def test_a_window_is_a_range_of_the_index(db: Database, kind: Kind, queue: Queue
     for second in range(50):
         finish(queue, 100, second)
     finish(queue, 5, 1000)
-    table = queue.context.table
+    table = context_of(queue).table
     words = table.engine.words(table)
     plans = {}
     with db.engine.begin() as connection:
         connection.exec_driver_sql(kind.analyze + words["history"])
         for operation in ("stats_finished", "stats_failed", "stats_lost", "stats_pushed"):
-            params = {"n": 100, "live": 100, "age": 60.0, "now": queue.context.time(at(1000))}
+            params = {"n": 100, "live": 100, "age": 60.0, "now": context_of(queue).time(at(1000))}
             statement = kind.explain + table.statement(operation)
             plans[operation] = str(list(connection.exec_driver_sql(statement, params))).lower()
     assert "tq_work__finished" in plans["stats_finished"]
@@ -168,8 +169,8 @@ def test_it_costs_the_same_whatever_waits_and_was_finished(place: Place, kind: K
     """Measured in steps of SQLite's virtual machine, which are the same on every computer."""
     few = rewritten(kind.engine_class, stats_history=lambda text: text.replace("100000", "1000"))
     queue = place.open_with(few).create_queue("work", payload="text")
-    table = queue.context.table
-    params = {"n": 100, "live": 100, "age": 60.0, "now": queue.context.time(at(1_000_000))}
+    table = context_of(queue).table
+    params = {"n": 100, "live": 100, "age": 60.0, "now": context_of(queue).time(at(1_000_000))}
 
     def steps() -> int:
         count = 0

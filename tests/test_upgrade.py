@@ -15,6 +15,7 @@ from tablequeue import ALL, Database, NewMessage
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BatchNotFound, QueueDiffers, SchemaTooNew, SchemaTooOld
+from tablequeue.ext import context_of
 from tablequeue.model.message import Claim
 from tablequeue.verbs import schedule
 from tests.servers import Kind, Place
@@ -239,7 +240,7 @@ def test_parts_get_names_that_no_queue_has(third: Place, kind: Kind) -> None:
     Claim.of(work, 2, HELD_3[kind.name]).complete()
     staging.prepare(lines)
     assert staging.publish(lines, "a" * 32, [], writer="job", batch=3) is None, "that batch was published"
-    assert schedule.state(lines.context, "nightly", None)[0] == datetime(2026, 1, 1, tzinfo=UTC)
+    assert schedule.state(context_of(lines), "nightly", None)[0] == datetime(2026, 1, 1, tzinfo=UTC)
     if kind.name == "postgresql":  # version 7 has unpacked it
         packed = database.queue("packed")
         packed.complete_many(Claim.of(packed, id, PACK) for id in range(1, 251))
@@ -294,7 +295,7 @@ def test_a_queue_of_version_3_can_be_renamed(third: Place) -> None:
     database, other = third.open(), third.open()
     database.upgrade()
     source, sending = database.create_queue("source", payload="text"), other.queue("source")
-    sending.context.next_look = 1.0
+    context_of(sending).next_look = 1.0
     source.alter(dead_letter_to="work_staged")
     sending.push("three")
     claimed(sending).fail("no", retry=False)

@@ -17,6 +17,7 @@ from tablequeue.engines import messages, walks
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.walks import LATE_IDS, LATE_SECONDS, Share, Walks
+from tablequeue.ext import context_of
 from tests.servers import Kind, Place, only
 from tests.support import claimed
 from tests.test_low_water import CHECKS as BELOW_THE_MARK
@@ -53,7 +54,7 @@ def marked_queue(place: Place, engine: type[Engine], **options: Any) -> Queue:
 
 
 def name_of(queue: Queue) -> str:
-    return queue.context.engine.words(queue.context.table)["queue"]
+    return context_of(queue).engine.words(context_of(queue).table)["queue"]
 
 
 def lapse(connection: sa.Connection, queue: Queue) -> None:
@@ -64,7 +65,7 @@ def lapse(connection: sa.Connection, queue: Queue) -> None:
 
 
 def looked(queue: Queue) -> float | None:
-    seconds: float | None = queue.context.run(queue.context.reads.until_next, {"now": None}).seconds
+    seconds: float | None = context_of(queue).run(context_of(queue).reads.until_next, {"now": None}).seconds
     return seconds
 
 
@@ -87,7 +88,7 @@ def test_a_message_far_below_the_mark_is_found_by_a_whole_claim(place: Place, ki
     queue = marked_queue(place, kind.engine_class)
     id = ready_far_below(place, queue)
     assert queue.pop() is None, "it would walk too far"
-    queue.context.table.walks.claims.next_whole = 0
+    context_of(queue).table.walks.claims.next_whole = 0
     assert claimed(queue).id == id
 
 
@@ -105,7 +106,7 @@ def test_a_whole_look_that_finds_more_than_marks_show_makes_the_next_claim_whole
     queue = marked_queue(place, kind.engine_class)
     id = ready_far_below(place, queue)
     assert queue.pop() is None
-    queue.context.table.walks.looks = share()
+    context_of(queue).table.walks.looks = share()
     assert looked(queue) == 0
     assert claimed(queue).id == id
 
@@ -139,7 +140,7 @@ def test_a_consumer_that_gets_nothing_knows_the_last_id(place: Place, kind: Kind
     other.push_many(["a"] * 2 * LATE_IDS)
     while batch := other.pop_many(LATE_IDS):
         other.complete_many(batch)
-    context = queue.context
+    context = context_of(queue)
     assert context.run(context.reads.until_next, {"now": None}).seconds > 0, "until it may look everywhere"
     assert context.table.lowest >= LATE_IDS
 
@@ -161,7 +162,7 @@ def check_a_full_sweep_is_not_the_last(place: Place, engine: type[Engine]) -> No
         queue.pop_many(150)
     with place.sa_engine().begin() as connection:
         lapse(connection, queue)
-    queue.context.table.walks.swept_at = None  # as if it had not swept yet
+    context_of(queue).table.walks.swept_at = None  # as if it had not swept yet
     found = 0
     while batch := queue.pop_many(SWEPT):
         found += len(batch)
@@ -196,7 +197,7 @@ def check_a_sweep_may_pass_over_a_locked_message(place: Place, engine: type[Engi
         message.complete(connection=connection)
         assert queue.pop() is None
         connection.rollback()
-    queue.context.table.walks.swept_at = monotonic() + 2 * LATE_SECONDS  # as if that had lasted longer
+    context_of(queue).table.walks.swept_at = monotonic() + 2 * LATE_SECONDS  # as if that had lasted longer
     assert (looked(queue) or 0) < 0
     assert claimed(queue).id == message.id
 
@@ -211,13 +212,13 @@ def test_a_sweep_that_the_server_made_late_does_not_count(
     """It has looked back from a later time than that from which its seconds were measured."""
     queue = marked_queue(place, kind.engine_class)
     assert queue.pop() is None
-    swept_at = queue.context.table.walks.swept_at or inf
+    swept_at = context_of(queue).table.walks.swept_at or inf
     monkeypatch.setattr(messages, "LATE_SECONDS", 0)
     assert queue.pop() is None
-    assert queue.context.table.walks.swept_at == swept_at
+    assert context_of(queue).table.walks.swept_at == swept_at
     monkeypatch.undo()
     assert queue.pop() is None
-    assert (queue.context.table.walks.swept_at or 0) > swept_at
+    assert (context_of(queue).table.walks.swept_at or 0) > swept_at
 
 
 def test_what_a_sweep_missed_is_found_by_a_whole_one(place: Place, kind: Kind) -> None:
@@ -229,7 +230,7 @@ def test_what_a_sweep_missed_is_found_by_a_whole_one(place: Place, kind: Kind) -
     with place.sa_engine().begin() as connection:
         lapse(connection, queue)
     assert queue.pop() is None
-    queue.context.table.walks.sweeps.next_whole = 0
+    context_of(queue).table.walks.sweeps.next_whole = 0
     assert claimed(queue).id == message.id
 
 
@@ -264,7 +265,7 @@ def held(place: Place, queue: Queue) -> Any:
 def test_marks_spare_the_dead_entries(place: Place, kind: Kind) -> None:
     """The pages that a claim, a sweep and a look read while a snapshot is held: few of those of a whole one."""
     queue = marked_queue(place, kind.engine_class, lease=0.001)
-    engine, table, number = queue.context.engine, queue.context.table, 3 * LATE_IDS
+    engine, table, number = context_of(queue).engine, context_of(queue).table, 3 * LATE_IDS
     queue.push_many(["a"] * number)
     with held(place, queue):
         claims = [claim for _ in range(number // 150) for claim in queue.pop_many(150, lease=0.001)]

@@ -25,6 +25,7 @@ from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.reads import Reads
+from tablequeue.ext import context_of
 from tablequeue.model.options import QueueOptions
 from tablequeue.model.states import TRANSITIONS, VERBS
 from tests.support import at, design_group
@@ -167,7 +168,7 @@ def live_through(database: Database, queue: Queue) -> None:
         # Scheduled and due, and no sweep comes before the claim.
         for claim in (queue.pop, take):
             push(1, delay=1, now=datetime(2020, 1, 1, tzinfo=UTC))
-            queue.context.table.next_sweep = math.inf
+            context_of(queue).table.next_sweep = math.inf
             claimed = claim()
             assert claimed is not None
             if claimed.token:
@@ -198,7 +199,7 @@ def live_through(database: Database, queue: Queue) -> None:
     if definition.payload == "json":
         for leave in (queue.redrive, queue.purge_dead, lambda ids: queue.cancel(ids).cancelled):
             id = push(1, now=at(0))
-            name = queue.context.table.engine.words(queue.context.table)["queue"]
+            name = context_of(queue).table.engine.words(context_of(queue).table)["queue"]
             with database.engine.begin() as connection:
                 connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}' where id = {id}"))  # noqa: S608
             assert take(now=at(0)) is None
@@ -221,7 +222,7 @@ def _move(database: Database, queue: Queue, push: Callable[..., int]) -> None:
     options: Any = {name: getattr(queue.definition, name) for name in QueueOptions.__annotations__}
     other = database.create_queue("other", **options)
     empty = push(1)
-    name = queue.context.table.engine.words(queue.context.table)["queue"]
+    name = context_of(queue).table.engine.words(context_of(queue).table)["queue"]
     with database.engine.begin() as connection:
         connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}' where id = {empty}"))  # noqa: S608
     with database.engine.begin() as connection:

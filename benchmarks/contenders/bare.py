@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 import tablequeue
 from benchmarks.contenders import Contender
+from tablequeue.ext import context_of
 
 BARE, BARE_COPY = "bare driver", "bare COPY"
 
@@ -33,8 +34,8 @@ class Bare(Contender):
         queue = self._database.create_queue(f"bare_{batch}", payload="text")
         proxy = self._database.engine.raw_connection()
         proxy.detach()
-        self._held = queue.context.engine.adopt(proxy.dbapi_connection)
-        self._table = queue.context.table
+        self._held = context_of(queue).engine.adopt(proxy.dbapi_connection)
+        self._table = context_of(queue).table
         self._cursor = self._held.dbapi.cursor()  # the driver's own cursor, because that of the engine takes short cuts
         self._batch = batch
         self._low_water = 0

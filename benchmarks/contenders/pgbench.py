@@ -18,6 +18,7 @@ from tests.servers import postgresql_bin
 
 import tablequeue
 from benchmarks.contenders import Contender
+from tablequeue.ext import context_of
 
 # Values of the parameters of the statements. The others are variables of pgbench.
 _PUSH = {"payload": "lpad(cast(:place as text), 100, '0')", "priority": "0", "producer": "'pgbench'"}
@@ -77,6 +78,6 @@ class Pgbench(Contender):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def _text(self, operation: str, words: Mapping[str, str]) -> str:
-        context = self._queue.context
+        context = context_of(self._queue)
         (text,) = context.engine.split(context.engine.render(operation, context.table))
         return re.sub(r":(\w+)", lambda match: words[match[1]], text)

@@ -59,19 +59,18 @@ class Consumer:
     """
 
     def __init__(self, context: Context) -> None:
-        self.context = context
-        """What the library's own rooms work with beside the verbs; see verbs/context.py."""
+        self._context = context
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
     @property
     def name(self) -> str:
-        return self.context.table.name
+        return self._context.table.name
 
     @property
     def definition(self) -> Definition:
-        return self.context.table.definition
+        return self._context.table.definition
 
     # -- consuming -----------------------------------------------------------------------------------------------------
 
@@ -126,7 +125,7 @@ class Consumer:
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        finish.complete(self.context, (message,), now, connection, None if result is None else (result,))
+        finish.complete(self._context, (message,), now, connection, None if result is None else (result,))
 
     def complete_many(
         self,
@@ -142,7 +141,7 @@ class Consumer:
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
         """
-        finish.complete(self.context, messages, now, connection, results)
+        finish.complete(self._context, messages, now, connection, results)
 
     def fail(
         self,
@@ -165,7 +164,7 @@ class Consumer:
         `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        (state,) = finish.fail(self.context, (message,), error, retry_in, retry, now, connection)
+        (state,) = finish.fail(self._context, (message,), error, retry_in, retry, now, connection)
         return state
 
     def fail_many(
@@ -183,7 +182,7 @@ class Consumer:
         Without `retry_in` each message waits by its own attempts; messages of a range of a subscription wait together.
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have failed.
         """
-        return finish.fail(self.context, messages, error, retry_in, retry, now, connection)
+        return finish.fail(self._context, messages, error, retry_in, retry, now, connection)
 
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
@@ -192,7 +191,7 @@ class Consumer:
 
         `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
         """
-        finish.release(self.context, (message,), delay, now, connection)
+        finish.release(self._context, (message,), delay, now, connection)
 
     def release_many(
         self,
@@ -203,7 +202,7 @@ class Consumer:
         now: datetime | None = None,
     ) -> None:
         """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
-        finish.release(self.context, messages, delay, now, connection)
+        finish.release(self._context, messages, delay, now, connection)
 
     def extend(
         self,
@@ -220,7 +219,7 @@ class Consumer:
         claim of any consumer. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is
         at most once.
         """
-        (end,) = finish.extend(self.context, (message,), lease, now, connection)
+        (end,) = finish.extend(self._context, (message,), lease, now, connection)
         return end
 
     def extend_many(
@@ -235,7 +234,7 @@ class Consumer:
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
         """
-        return finish.extend(self.context, messages, lease, now, connection)
+        return finish.extend(self._context, messages, lease, now, connection)
 
     def extend_held(self, id: int, lease: Duration, *, now: datetime | None = None) -> bool:
         """Have the lease on a message in progress, whoever holds it, end `lease` seconds from now; 0 ends it.
@@ -244,11 +243,11 @@ class Consumer:
         finished. With 0 the message is ready when the call returns, as by `extend`. False, and no change, if the
         message is not in progress. In a subscription: of detached messages.
         """
-        return finish.extend_held(self.context, id, lease, now)
+        return finish.extend_held(self._context, id, lease, now)
 
     def is_cancelled(self, message: Claim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-        return bool(cancel.told(self.context, [message.id]))
+        return bool(cancel.told(self._context, [message.id]))
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
@@ -270,7 +269,7 @@ class Consumer:
             message.fail(error)
             raise
         except BaseException as interrupt:
-            finish.abandon(self.context, (message,), interrupt)
+            finish.abandon(self._context, (message,), interrupt)
             raise
         message.complete()
 
@@ -283,7 +282,7 @@ class Consumer:
         time. When the iteration is closed, those not yet handed over are released.
         """
         limit = INFINITE if wait is None else seconds(wait, "wait")
-        claim.check_prefetch(self.context, prefetch)
+        claim.check_prefetch(self._context, prefetch)
         idle_since = monotonic()
         with self.waiter() as waiter:
             while True:
@@ -303,7 +302,7 @@ class Consumer:
         longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
         on_push         what the notifier calls, in its own thread, when there may be a message.
         """
-        return Waiter(self.context, longest_pause, on_push)
+        return Waiter(self._context, longest_pause, on_push)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -312,7 +311,7 @@ class Consumer:
 
         By id, whatever the order of the queue. None of them is claimed.
         """
-        return inspect.peek(self.context, limit, state, after)
+        return inspect.peek(self._context, limit, state, after)
 
     def find(self, id: int) -> Message | None:
         """Return the message with that id, from the queue or from its history; None if neither has it.
@@ -321,7 +320,7 @@ class Consumer:
         `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if its
         retention is over. Two reads that lock nothing. A message that is finished between them is found.
         """
-        return inspect.find(self.context, id)
+        return inspect.find(self._context, id)
 
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
         """Count the messages in each state, and measure the age of the oldest ready one.
@@ -331,7 +330,7 @@ class Consumer:
         From 100,000 finished messages on their number is an estimate. `Stats.estimated` names what is not exact. Each
         number is a read of its own from an index, and locks nothing.
         """
-        return stats.stats(self.context, window, now)
+        return stats.stats(self._context, window, now)
 
     def history(self, limit: int = 100, *, after: int | None = None) -> list[Message]:
         """Return the messages that left the queue, highest id first: the first `limit` of them, or those after `after`.
@@ -340,11 +339,11 @@ class Consumer:
 
         `BadInput` if the queue keeps none.
         """
-        return inspect.history(self.context, limit, after)
+        return inspect.history(self._context, limit, after)
 
     def history_bounds(self) -> tuple[int, int] | None:
         """Return the lowest and the highest id in the history; None if it is empty."""
-        return inspect.history_bounds(self.context)
+        return inspect.history_bounds(self._context)
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
@@ -365,7 +364,7 @@ class Consumer:
         chooses are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be told.
         Of a subscription only detached messages can be cancelled: `BadInput` for the ids of others.
         """
-        return cancel.cancel(self.context, which, now, connection)
+        return cancel.cancel(self._context, which, now, connection)
 
     def reschedule(
         self,
@@ -386,7 +385,7 @@ class Consumer:
         What is not given stays. Waiting consumers look again. A message behind another one of its group stays behind
         it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or if there is none.
         """
-        reschedule.reschedule(self.context, id, delay, due, priority, now, connection)
+        reschedule.reschedule(self._context, id, delay, due, priority, now, connection)
 
     # -- controlling ---------------------------------------------------------------------------------------------------
 
@@ -403,7 +402,7 @@ class Consumer:
         a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
         or `rate` waits for claims in transactions of callers.
         """
-        self.context.become(alter.alter(self.context.runner, self.context.table, options))
+        self._context.become(alter.alter(self._context.runner, self._context.table, options))
 
     def pause(self, until: datetime | Duration | None = None, *, connection: Connection | None = None) -> None:
         """Hand out no message until `until`: an aware time, or a time from now; None: until `resume`. Pushes go on.
@@ -411,17 +410,17 @@ class Consumer:
         It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
         procedures. Messages in progress can be finished. `stats` shows the pause. Idempotent; the last time wins.
         """
-        control.pause(self.context, until, connection)
+        control.pause(self._context, until, connection)
 
     def resume(self, *, connection: Connection | None = None) -> None:
         """End the pause, if there is one. Consumers that wait notice within half a second."""
-        control.resume(self.context, connection)
+        control.resume(self._context, connection)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
         """Return the first dead letters with ids above `after`, by id, each with every error."""
-        return inspect.peek(self.context, limit, "dead", after)
+        return inspect.peek(self._context, limit, "dead", after)
 
     def redrive(self, which: Which, *, now: datetime | None = None) -> int:
         """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
@@ -432,26 +431,26 @@ class Consumer:
         which   their ids, a function of a `Message` that is true for them, or `tablequeue.ALL`. Of messages that moved
                 to another queue: the ids that they had here.
         """
-        return maintain.redrive(self.context, which, now)
+        return maintain.redrive(self._context, which, now)
 
     def purge_dead(self, which: Which) -> int:
         """Delete dead letters, chosen as in `redrive`, and return how many."""
-        return maintain.purge_dead(self.context, which)
+        return maintain.purge_dead(self._context, which)
 
     def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
         """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
-        return maintain.purge_history(self.context, older_than, now)
+        return maintain.purge_history(self._context, older_than, now)
 
     def purge(self) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
         Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self.context, WAITING_STATES)
+        return maintain.purge(self._context, WAITING_STATES)
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""
-        catalogue.drop(self.context)
+        catalogue.drop(self._context)
 
     # -- private -------------------------------------------------------------------------------------------------------
 
@@ -467,9 +466,9 @@ class Consumer:
         done = checked_claims(completing, Claim)
         while True:
             if done:
-                token, rows = complete_and_claim(self.context, done, n, lease, now, connection, same_group)
+                token, rows = complete_and_claim(self._context, done, n, lease, now, connection, same_group)
             else:
-                token, rows = claim.claim(self.context, n, lease, now, connection, same_group)
+                token, rows = claim.claim(self._context, n, lease, now, connection, same_group)
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims
@@ -479,13 +478,13 @@ class Consumer:
         self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Connection | None
     ) -> list[Claim]:
         """Return claims on the rows whose payloads can be read; each of the others becomes a dead letter."""
-        load = self.context.codec.load
+        load = self._context.codec.load
         try:
             return [Claim(self, row, load(row[PAYLOAD]), token) for row in rows]
         except BadPayload:
             return [
                 Claim(self, row, payload, token)
-                for row, payload in unreadable.readable(self.context, token, rows, now, connection)
+                for row, payload in unreadable.readable(self._context, token, rows, now, connection)
             ]
 
     def _hand_over(self, batch: list[Claim]) -> Iterator[Claim]:

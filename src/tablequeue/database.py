@@ -16,6 +16,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.model.definition import Definition, TopicDefinition
 from tablequeue.model.options import QueueOptions, TopicOptions
 from tablequeue.queue import Queue
@@ -240,9 +241,9 @@ class Database:
         for each in catalogue.names(self._runner) if name is None else [name]:
             try:
                 if each in of_topics:
-                    findings += doctor.of_topic(self.topic(each).context)
+                    findings += doctor.of_topic(context_of(self.topic(each)))
                 else:
-                    findings += doctor.of_queue(self.consumer(each).context)
+                    findings += doctor.of_queue(context_of(self.consumer(each)))
             except TablequeueError as error:
                 if name is not None and isinstance(error, QueueNotFound):
                     raise

@@ -113,8 +113,8 @@ class Queue(Consumer):
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
         if after is not None:
-            return push_after(self.context, payload, options, key, on_conflict, after, on_dead, now, connection)
-        return push.push(self.context, payload, options, key, on_conflict, now, connection)
+            return push_after(self._context, payload, options, key, on_conflict, after, on_dead, now, connection)
+        return push.push(self._context, payload, options, key, on_conflict, now, connection)
 
     @overload
     def push_many(
@@ -170,7 +170,7 @@ class Queue(Consumer):
         message of the same call. The input is encoded in memory first; push a stream in pieces.
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
-        return push.push_many(self.context, payloads, options, on_conflict, now, connection)
+        return push.push_many(self._context, payloads, options, on_conflict, now, connection)
 
     @contextmanager
     def batch(
@@ -200,7 +200,7 @@ class Queue(Consumer):
         callback comes right after the completion that leaves no message; if that was in a transaction of the caller's,
         or its process died, with the next sweep, within seconds while a consumer of the queue waits or pops.
         """
-        batch = NewBatch(self.context, then, failed, on_dead, now)
+        batch = NewBatch(self._context, then, failed, on_dead, now)
         yield batch
         batch.finish(connection)
 
@@ -214,13 +214,13 @@ class Queue(Consumer):
         The batch cannot end before these are finished. `LeaseLost` if the claim is not held any more when the block
         ends, `BadInput` if the message is in no batch, or in one that has ended: then nothing is pushed.
         """
-        batch = MoreOfBatch(self.context, message, now)
+        batch = MoreOfBatch(self._context, message, now)
         yield batch
         batch.finish(connection)
 
     def batches(self, n: int = 100, *, after: int = 0) -> list[Batch]:
         """Return the first `n` open batches with ids above `after`, by id. `BadInput` for a queue without batches."""
-        return batches.of_queue(self.context, n, after)
+        return batches.of_queue(self._context, n, after)
 
     # -- consuming -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Queue(Consumer):
         now     see `Consumer`.
         """
         while True:
-            token, rows = claim.claim_group(self.context, push.check_text(group, "group"), n, lease, now)
+            token, rows = claim.claim_group(self._context, push.check_text(group, "group"), n, lease, now)
             claims = self._claims(token, rows, now, None)
             if claims or not rows:
                 return claims
@@ -282,7 +282,7 @@ class Queue(Consumer):
 
     def take_many(self, n: int, connection: Connection, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
-        while rows := claim.take(self.context, n, now, connection):
+        while rows := claim.take(self._context, n, now, connection):
             if claims := self._claims("", rows, now, connection):
                 return claims
         return []
@@ -293,7 +293,7 @@ class Queue(Consumer):
         Waits up to `wait` (seconds, or a timedelta) for the message to finish. `NoResult` if it is not finished by
         then, or if it never will be: it is a dead letter, has expired, or does not exist. `NoResult.state` says which.
         """
-        return kept.result(self.context, id, wait)
+        return kept.result(self._context, id, wait)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Queue(Consumer):
         By id, with their errors. They were popped `older_than` ago or earlier (the queue's lease if not given). Later
         ones may yet be completed.
         """
-        return inspect.lost(self.context, limit, after, older_than, now)
+        return inspect.lost(self._context, limit, after, older_than, now)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ class Queue(Consumer):
         `BadInput` names ids that are in progress, or not there. `DuplicateKey` if messages of the other queue have keys
         of these: nothing of the transaction was moved.
         """
-        return move.move(self.context, to.context, which, state, now)
+        return move.move(self._context, to._context, which, state, now)
 
     def move_batches(
         self, *, to: Queue, history: bool = False, follow: bool = False, now: datetime | None = None
@@ -350,7 +350,7 @@ class Queue(Consumer):
 
         `DuplicateKey`, at the end, if messages stay because the other queue has their keys.
         """
-        return move.move_batches(self.context, to.context, history, follow, now)
+        return move.move_batches(self._context, to._context, history, follow, now)
 
     def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
@@ -359,7 +359,7 @@ class Queue(Consumer):
 
         Dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self.context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
+        return maintain.purge(self._context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
 
 
 __all__ = ["OnConflict", "Queue"]

@@ -27,19 +27,18 @@ class Topic:
     """
 
     def __init__(self, context: Context) -> None:
-        self.context = context
-        """What the library's own rooms work with beside the verbs; see verbs/context.py."""
+        self._context = context
 
     def __repr__(self) -> str:
         return f"<Topic {self.name}>"
 
     @property
     def name(self) -> str:
-        return self.context.table.name
+        return self._context.table.name
 
     @property
     def definition(self) -> TopicDefinition:
-        definition = self.context.table.definition
+        definition = self._context.table.definition
         assert isinstance(definition, TopicDefinition), "of a topic"
         return definition
 
@@ -64,10 +63,10 @@ class Topic:
         `BadPayload` if the topic's payload type cannot hold the payload exactly.
         """
         options = Options(None, None, None, group, headers)
-        id = push.push(self.context, payload, options, None, "raise", now, connection)
+        id = push.push(self._context, payload, options, None, "raise", now, connection)
         assert id is not None, "without a key nothing is refused"
         if connection is None:
-            topics.keep_up(self.context)
+            topics.keep_up(self._context)
         return id
 
     def push_many(
@@ -85,9 +84,9 @@ class Topic:
         The input is encoded in memory first; push a stream in pieces.
         """
         options = Options(None, None, None, group, headers)
-        ids = push.push_many(self.context, payloads, options, "raise", now, connection)
+        ids = push.push_many(self._context, payloads, options, "raise", now, connection)
         if connection is None:
-            topics.keep_up(self.context)
+            topics.keep_up(self._context)
         return [id for id in ids if id is not None]
 
     def subscribe(
@@ -118,7 +117,7 @@ class Topic:
                 f"The topic {self.name!r} has no groups, so no subscription can be ordered by them.",
                 "Leave ordered out, or create a topic with groups=True.",
             )
-        topics.follow_rename(self.context)
+        topics.follow_rename(self._context)
         keep = self.definition.keep
         wanted = SubscriptionDefinition(
             payload=self.definition.payload,
@@ -127,18 +126,18 @@ class Topic:
             topic=self.name,
             **given,
         )
-        table = topics.subscribe(self.context, name, wanted, start)
-        return Subscription(Context.at(self.context.runner, table, self.context.who))
+        table = topics.subscribe(self._context, name, wanted, start)
+        return Subscription(Context.at(self._context.runner, table, self._context.who))
 
     def subscription(self, name: str) -> Subscription:
         """Open an existing subscription; `QueueNotFound` suggests the nearest name."""
-        topics.follow_rename(self.context)
-        table = topics.subscription(self.context, name)
-        return Subscription(Context.at(self.context.runner, table, self.context.who))
+        topics.follow_rename(self._context)
+        table = topics.subscription(self._context, name)
+        return Subscription(Context.at(self._context.runner, table, self._context.who))
 
     def subscriptions(self) -> list[str]:
         """Return the names of its subscriptions, sorted."""
-        return topics.names(self.context)
+        return topics.names(self._context)
 
     def trim(self, *, now: datetime | None = None) -> int:
         """Drop what the topic need not keep any more; return how much: segments, or on SQLite messages.
@@ -147,11 +146,11 @@ class Topic:
         A segment of the log is dropped as a whole, when all of its messages may go, and while no transaction is open
         that has pushed. It tries some times, for about a second, and then raises `Locked`.
         """
-        return topics.again(lambda: topics.trim(self.context, now))
+        return topics.again(lambda: topics.trim(self._context, now))
 
     def drop(self) -> None:
         """Drop the topic, its messages and all of its subscriptions, also while they are in use."""
-        topics.drop(self.context)
+        topics.drop(self._context)
 
 
 class Subscription(Consumer):
@@ -175,7 +174,7 @@ class Subscription(Consumer):
         now: datetime | None = None,
     ) -> list[Claim]:
         claims = super().pop_many(n, lease=lease, same_group=same_group, completing=completing, now=now)
-        topics.keep_up(self.context)
+        topics.keep_up(self._context)
         return claims
 
     pop_many.__doc__ = Consumer.pop_many.__doc__
@@ -191,20 +190,20 @@ class Subscription(Consumer):
 
         `SeekRefused` if messages are in progress. `Locked` if a transaction of another program is changing some.
         """
-        topics.seek(self.context, to, force)
+        topics.seek(self._context, to, force)
 
     def purge(self) -> int:
         """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
 
         It is `seek("end")`, and no retries after it. Messages in progress, dead letters and the log itself stay.
         """
-        skipped = self.context.run(self.context.engine.range_reads.progress, {"now": None}).ready
-        skipped += topics.seek(self.context, "end", force=True)
+        skipped = self._context.run(self._context.engine.range_reads.progress, {"now": None}).ready
+        skipped += topics.seek(self._context, "end", force=True)
         return skipped + super().purge()
 
     def lag(self) -> Lag:
         """Return how far it is behind its topic: messages that no consumer has claimed, and the age of the first."""
-        return topics.lag(self.context)
+        return topics.lag(self._context)
 
 
 __all__ = ["Lag", "Start", "Subscription", "Topic"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tablequeue import Database, Definition, Rate
+from tablequeue.ext import context_of
 from tablequeue.model.definition import ORDERS
 from tests.cli.support import Run, lines
 
@@ -67,7 +68,7 @@ def test_any_printable_name(run: Run, db: Database) -> None:
         assert run("pop", name, "--json").stdout.startswith('{"id": ' + id)
         assert name in run("stats", name).stdout
         assert name in run("queue", "list").stdout
-        assert db.queue(name).context.table.table_name in run("queue", "show", name).stdout
+        assert context_of(db.queue(name)).table.table_name in run("queue", "show", name).stdout
     assert "'Orders-EU.v2'" in run("push", "orders-eu.v2", "1", code=1).stderr
     refused = run("queue", "create", "a/b", code=1)
     assert "separates a topic" in refused.stderr

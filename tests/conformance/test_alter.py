@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tablequeue import ALL, Backoff, Database, Definition, Queue, Rate
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers
+from tablequeue.ext import context_of
 from tablequeue.verbs import context
 from tests import checks
 from tests.servers import Place
@@ -28,7 +29,7 @@ def test_it_holds_at_once_in_this_process_and_soon_in_others(
     queue.alter(lease=7, max_attempts=1)
     assert (queue.definition.lease, place.open().queue("work").definition.max_attempts) == (7, 1)
     monkeypatch.setattr(context, "LOOK_EVERY", 0)
-    other.context.next_look = 0.001
+    context_of(other).next_look = 0.001
     message = claimed(other, now=at(0))
     assert (message.lease_until, other.definition.lease) == (at(7), 7)
     assert message.fail("no") == "dead"
@@ -43,7 +44,7 @@ def test_a_renamed_queue_is_altered_too(place: Place, queue: Queue, monkeypatch:
     assert (database.queue("jobs").definition.lease, other.definition.lease) == (7, 60)
     database.queue("jobs").alter(lease=8)
     monkeypatch.setattr(context, "LOOK_EVERY", 0)
-    queue.context.next_look = 0.001
+    context_of(queue).next_look = 0.001
     queue.push("x", now=at(0))
     assert claimed(queue, now=at(0)).lease_until == at(8)
     assert queue.name == "jobs"
@@ -194,7 +195,7 @@ def test_dead_letters_go_elsewhere(place: Place, monkeypatch: pytest.MonkeyPatch
     queue.alter(dead_letter_to="failed")
     assert claimed(queue).fail("no", retry=False) == "dead"
     monkeypatch.setattr(context, "LOOK_EVERY", 0)
-    other.context.next_look = 0.001
+    context_of(other).next_look = 0.001
     assert claimed(other).fail("no", retry=False) == "dead"
     assert [message.payload for message in queue.dead()] == ["before"]
     assert [message.payload for message in failed.peek()] == ["after", "late"]

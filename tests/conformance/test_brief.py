@@ -9,6 +9,7 @@ import pytest
 
 from tablequeue import ALL, Consumer, Database, Message, PayloadType
 from tablequeue.engines.base import BRIEF
+from tablequeue.ext import context_of
 from tablequeue.model.payload import Unreadable
 from tablequeue.verbs import inspect
 from tablequeue.verbs.context import Context
@@ -64,7 +65,7 @@ def check(target: Any, queue: Consumer, payload: Any) -> None:
     claimed(queue).complete()
     claimed(queue).fail("no")
     claim = claimed(queue)
-    brief = queue.context.in_brief()
+    brief = context_of(queue).in_brief()
     (dead,) = inspect.peek(brief, 10, "dead")
     (in_progress,) = inspect.peek(brief, 10, "in_progress")
     (last,) = inspect.history(brief, 1)

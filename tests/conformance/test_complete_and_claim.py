@@ -8,6 +8,7 @@ import pytest
 
 from tablequeue import Claim, Database, LeaseLost, Queue
 from tablequeue.errors import BadInput
+from tablequeue.ext import context_of
 from tests.callers import Caller
 from tests.checks import check_nothing_is_claimed_after_a_lost_lease
 from tests.servers import Kind, Place
@@ -171,10 +172,10 @@ def test_in_a_callers_transaction(queue: Queue, caller: Caller) -> None:
 def test_when_a_sweep_is_due(queue: Queue) -> None:
     queue.push_many("abc")
     first = claimed(queue)
-    queue.context.table.next_sweep = 0
+    context_of(queue).table.next_sweep = 0
     second = claimed(queue, completing=first)
     assert second.payload == "b"
-    queue.context.table.next_sweep = 0
+    context_of(queue).table.next_sweep = 0
     refuses(LeaseLost, queue.pop, completing=first)
     assert counts(queue) == {"finished": 1, "in_progress": 1, "ready": 1}
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tablequeue import ALL, Backoff, Database, NewMessage, Queue
 from tablequeue.errors import BadDefinition, BadInput, DuplicateKey, QueueDiffers
+from tablequeue.ext import context_of
 from tests.checks import check_dead_letters_move
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
@@ -81,7 +82,7 @@ def test_a_rollback_leaves_the_message_in_progress(db: Database, work: Queue, fa
 def test_what_cannot_be_read_moves_too(db: Database, work: Queue, failed: Queue) -> None:
     for _ in range(2):
         work.push(1)
-    name = work.context.table.engine.words(work.context.table)["queue"]
+    name = context_of(work).table.engine.words(context_of(work).table)["queue"]
     with db.engine.begin() as connection:
         connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}'"))  # noqa: S608
     with db.engine.begin() as connection:

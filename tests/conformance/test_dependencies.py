@@ -13,6 +13,7 @@ import tablequeue.aio
 from tablequeue import ALL, Database, Queue
 from tablequeue.engines.dependencies import FAR, Dependencies
 from tablequeue.errors import BadDefinition, BadInput, DatabaseError, DuplicateKey, QueueDiffers, QueueNotFound
+from tablequeue.ext import context_of
 from tablequeue.verbs import dependency_ends
 from tests.async_support import claimed as claimed_async
 from tests.async_support import in_loop
@@ -215,7 +216,7 @@ def test_the_option_cannot_be_altered(place: Place, db: Database) -> None:
 def test_a_sweep_that_is_cut_off_anywhere(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is a statement that may be done twice: the next sweep does what is left."""
     queue, other = made(db), db.create_queue("other", payload="text", max_attempts=1)
-    runner = queue.context.runner
+    runner = context_of(queue).runner
     run, left = runner.run, [0]
 
     def cut_off(operation: Any, *args: Any, **options: Any) -> Any:
@@ -233,7 +234,7 @@ def test_a_sweep_that_is_cut_off_anywhere(db: Database, monkeypatch: pytest.Monk
         left[0] = steps
         monkeypatch.setattr(runner, "run", cut_off)
         try:
-            dependency_ends.look(queue.context, None)
+            dependency_ends.look(context_of(queue), None)
         except DatabaseError:
             pass
         finally:
@@ -250,7 +251,7 @@ def test_two_sweeps_at_once(db: Database, place: Place) -> None:
         queue.push(f"after {id}", after=[id])
     queue.complete_many(queue.pop_many(20))
     others = [place.open().queue("work") for _ in range(3)]
-    threads = [Thread(target=dependency_ends.look, args=(other.context, None)) for other in others]
+    threads = [Thread(target=dependency_ends.look, args=(context_of(other), None)) for other in others]
     for thread in threads:
         thread.start()
     for thread in threads:

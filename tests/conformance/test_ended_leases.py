@@ -11,6 +11,7 @@ import pytest
 
 from tablequeue import Claim, Consumer, Database
 from tablequeue.errors import LeaseLost, TablequeueError, Unreachable
+from tablequeue.ext import context_of
 from tablequeue.verbs import finish
 from tests.servers import Place
 from tests.support import claimed, counts, found, refuses
@@ -108,12 +109,12 @@ def test_a_sweep_that_fails_is_no_error_of_the_call(db: Database, monkeypatch: p
 def waiting_consumer(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Future[Claim]]:
     """A thread that waits at the queue, and looks only when it is woken."""
     queue = place.open().queue("work")
-    notifier = queue.context.runner.notifier
+    notifier = context_of(queue).runner.notifier
     assert notifier is not None
     monkeypatch.setattr("tablequeue.verbs.wait.PAUSES_WITH_NOTIFIER", (1000.0, 1000.0))
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(lambda: next(queue.consume(wait=60)))
-        while not notifier._waiting.get(queue.context.table.channel):
+        while not notifier._waiting.get(context_of(queue).table.channel):
             assert not waiting.done()
         yield waiting
 

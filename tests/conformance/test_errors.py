@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Backoff, Claim, Database, Message, Queue, Rate
+from tablequeue.ext import context_of
 from tablequeue.model.message import ERROR_ENDS, LONGEST_ERROR
 from tests import checks
 from tests.servers import Kind, Place
@@ -66,7 +67,7 @@ def test_a_row_with_too_many_is_shortened_by_the_next_one(queue: Queue, place: P
     """Such rows are of schema version 5, where errors have no numbers."""
     id = failed(queue, 1)
     (error,) = found(queue, id).errors
-    at = queue.context.engine.dump_time(error.at)
+    at = context_of(queue).engine.dump_time(error.at)
     record = {"at": at if isinstance(at, int) else str(at), "consumer": None}
     stored = json.dumps([{"attempt": n, "error": f"error {n}", **record} for n in range(1, 41)])
     value = "cast(:errors as jsonb)" if kind.name == "postgresql" else ":errors"

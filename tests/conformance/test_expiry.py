@@ -12,6 +12,7 @@ from tablequeue import ALL, Database, NewMessage, Queue
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, BadInput
+from tablequeue.ext import context_of
 from tablequeue.verbs.claim import leased
 from tests.checks import check_expiry
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
@@ -120,7 +121,7 @@ def test_a_message_that_is_due_comes_at_once_after_an_expired_head(db: Database)
 def test_a_claim_passes_over_what_no_sweep_has_moved_yet(waiting: Queue) -> None:
     waiting.push(1, now=at(0))
     later = waiting.push(2, now=at(30))
-    context = waiting.context
+    context = context_of(waiting)
     _, params = leased(context, 10, 60, at(60))
     assert [row[0] for row in context.run(context.messages.claim, params)] == [later]
 
@@ -163,6 +164,6 @@ def test_an_expiry_that_a_queue_lacks_is_refused(db: Database) -> None:
 
 def test_procedures_are_made_for_such_a_queue(db: Database, options: dict[str, Any]) -> None:
     queue = db.create_queue("work", **options, expires=60, unique_for=60, results=True)
-    if queue.context.engine.procedure_syntax is None:
+    if context_of(queue).engine.procedure_syntax is None:
         pytest.skip("the database has no procedures")
     assert db.install_procedures("work")

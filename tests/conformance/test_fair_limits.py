@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from tablequeue import ALL, Database, Definition, NewMessage, Queue, Rate
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, QueueDiffers, TablequeueError
+from tablequeue.ext import context_of
 from tests import checks
 from tests.servers import Place
 from tests.support import at, claimed, ids_of, refuses
@@ -221,7 +222,7 @@ def test_a_waiting_consumer_gets_the_token_of_its_group(db: Database) -> None:
 
 def test_what_a_waiting_consumer_is_told(db: Database) -> None:
     queue = fair(db, per_group=1, group_rate=MINUTELY, lease=5)
-    context = queue.context
+    context = context_of(queue)
 
     def told(seconds: float) -> tuple[float, bool]:
         coming = context.run(context.reads.until_next, {"now": context.time(at(seconds))})

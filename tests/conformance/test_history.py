@@ -9,6 +9,7 @@ import pytest
 
 from tablequeue import ALL, Database, History, LiveState, Message, Queue
 from tablequeue.errors import BadInput
+from tablequeue.ext import context_of
 from tests.checks import check_retention
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses, snapshot
@@ -231,7 +232,7 @@ def test_find_finds_what_is_finished_while_it_looks(
     queue = db.create_queue("work")
     id = queue.push(1)
     claims = [claimed(place.open().queue("work"))]
-    run = queue.context.runner.run
+    run = context_of(queue).runner.run
 
     def run_then_finish(*args: Any) -> Any:
         result = run(*args)
@@ -239,7 +240,7 @@ def test_find_finds_what_is_finished_while_it_looks(
             claims.pop().complete()
         return result
 
-    monkeypatch.setattr(queue.context.runner, "run", run_then_finish)
+    monkeypatch.setattr(context_of(queue).runner, "run", run_then_finish)
     found(queue, id)
     message = queue.find(id)
     assert message is not None

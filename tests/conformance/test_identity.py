@@ -11,6 +11,7 @@ import pytest
 from tablequeue import Database, aio
 from tablequeue.aio import AsyncClaim
 from tablequeue.errors import QueueNotFound
+from tablequeue.ext import context_of
 from tests import checks
 from tests.servers import Place
 from tests.support import claimed, counts, ids_of, refuses
@@ -30,7 +31,7 @@ def test_the_table_of_a_dropped_queue_is_given_to_no_other_one(db: Database) -> 
     tables = set()
     for number in range(1, 5):
         queue = db.create_queue("a" if number % 2 else "A")
-        tables.add(queue.context.table.table_name)
+        tables.add(context_of(queue).table.table_name)
         assert len(tables) == number
         queue.drop()
 
@@ -55,7 +56,7 @@ def test_dead_letters_reach_no_queue_that_was_made_in_place_of_theirs(db: Databa
     new = db.create_queue("letters")
     refuses(QueueNotFound, first.fail, retry=False)
     assert counts(new) == {}
-    late.context.next_look = 1e-9
+    context_of(late).next_look = 1e-9
     late.pop()  # which looks at the definition again
     first.fail(retry=False)
     second.fail(retry=False)

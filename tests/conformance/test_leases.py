@@ -6,6 +6,7 @@ import pytest
 
 from tablequeue import ALL, Backoff, Queue
 from tablequeue.errors import LeaseLost
+from tablequeue.ext import context_of
 from tablequeue.verbs import claim
 from tests.checks import check_fence_after_reclaim, check_poison_is_counted_at_claim
 from tests.servers import Place
@@ -111,7 +112,7 @@ def test_words_and_deaths_are_kept_side_by_side(place: Place) -> None:
 def test_a_claim_that_finds_nothing_returns_nothing(queue: Queue) -> None:
     """Also under the token of the claim before it, as the second claim of a batch has it."""
     queue.push("x")
-    context = queue.context
+    context = context_of(queue)
     _, params = claim.leased(context, 1, None, None, None)
     assert len(context.run(context.messages.claim, params)) == 1
     assert [*context.run(context.messages.claim, params)] == []

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from tablequeue import Database, Definition, Rate
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadDefinition, QueueDiffers
+from tablequeue.ext import context_of
 from tests import checks
 from tests.servers import Kind, Place
 from tests.support import DESIGNS, at, claimed, ids_of, refuses
@@ -70,12 +71,12 @@ def test_a_limit_waits_for_no_transaction_of_an_application(
     with place.sa_engine().begin() as application:
         first.complete(connection=application)
         queue.alter(concurrency=5)
-        queue.context.run(queue.context.messages.close_slots, {})
-    queue.context.run(queue.context.messages.close_slots, {})
+        context_of(queue).run(context_of(queue).messages.close_slots, {})
+    context_of(queue).run(context_of(queue).messages.close_slots, {})
     queue.push_many("b" * 9)
     assert len(queue.pop_many(9)) == max(0, 5 - len(others))
     queue.complete_many(others)
-    queue.context.run(queue.context.messages.close_slots, {})
+    context_of(queue).run(context_of(queue).messages.close_slots, {})
     assert len(queue.pop_many(9)) == min(5, len(others))
 
 
@@ -182,8 +183,8 @@ def test_the_definition_has_the_limits(place: Place, db: Database) -> None:
     again = db.create_queue("work", concurrency=3)
     again.push("x")
     tables = sa.inspect(place.sa_engine()).get_table_names(schema=place.schema)
-    assert f"{again.context.table.table_name}__slots" in tables
-    assert f"{again.context.table.table_name}__rate" not in tables
+    assert f"{context_of(again).table.table_name}__slots" in tables
+    assert f"{context_of(again).table.table_name}__rate" not in tables
 
 
 def test_the_highest_limit(db: Database) -> None:

@@ -13,6 +13,7 @@ from tablequeue import Database, Queue
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.model.names import table_of
 from tablequeue.verbs import catalogue
 from tablequeue.worker.schedule import Schedule, push_due
@@ -46,7 +47,7 @@ def test_any_printable_name_is_exact(place: Place) -> None:
         queue.push(name)
     again = place.open()
     assert again.queues() == sorted(FREE)
-    tables = {again.queue(name).context.table.table_name for name in FREE}
+    tables = {context_of(again.queue(name)).table.table_name for name in FREE}
     assert len(tables) == len(FREE)
     assert all(re.fullmatch(r"tq_[a-z0-9]+(_[a-z0-9]+)*", table) and len(table) <= 50 for table in tables)
     for name in FREE[::2]:

@@ -11,6 +11,7 @@ import pytest
 
 from tablequeue import ALL, Database, TablequeueError, aio
 from tablequeue.errors import BadInput, BadName, QueueDiffers, QueueNotFound
+from tablequeue.ext import context_of
 from tests.servers import Place
 from tests.support import claimed, counts, refuses
 
@@ -46,7 +47,7 @@ def test_a_new_queue_of_the_old_name_has_a_table_of_its_own(db: Database) -> Non
     third = db.create_queue("a")
     third.push("third")
     assert [claimed(db.queue(name)).payload for name in ("a", "b", "c")] == ["third", "first", "second"]
-    assert len({db.queue(name).context.table.table_name for name in "abc"}) == 3
+    assert len({context_of(db.queue(name)).table.table_name for name in "abc"}) == 3
     first.drop()  # by the object that was opened under the old name
     assert db.queues() == ["a", "c"]
     first.drop()
@@ -54,7 +55,7 @@ def test_a_new_queue_of_the_old_name_has_a_table_of_its_own(db: Database) -> Non
     assert counts(db.queue("a")) == {"in_progress": 1}
     db.rename("c", "b")
     db.queue("a").drop()
-    assert db.create_queue("a").context.table.table_name != "tq_a", "that of a queue that was dropped"
+    assert context_of(db.create_queue("a")).table.table_name != "tq_a", "that of a queue that was dropped"
 
 
 def test_dead_letters_and_their_queue_know_each_other_by_their_tables(db: Database, place: Place) -> None:
@@ -90,7 +91,7 @@ def test_what_is_refused_changes_nothing(db: Database) -> None:
     for old, new in wrong:
         refuses(BadName, db.rename, old, new)
     assert (db.queues(), db.topics(), db.subscriptions()) == (["a"], ["events", "other"], ["events/mail"])
-    assert db.subscription("events/mail").context.table.topic is not None
+    assert context_of(db.subscription("events/mail")).table.topic is not None
 
 
 def test_the_subscriptions_of_a_topic_go_with_it(db: Database) -> None:
@@ -138,7 +139,7 @@ def test_of_several_renames_at_once_one_is_done(place: Place) -> None:
 
 
 def test_procedures_keep_their_names(db: Database) -> None:
-    if db.create_queue("a").context.engine.procedure_syntax is None:
+    if context_of(db.create_queue("a")).engine.procedure_syntax is None:
         pytest.skip("the database has no procedures")
     made = db.install_procedures("a")
     db.rename("a", "b")

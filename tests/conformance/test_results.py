@@ -12,6 +12,7 @@ import pytest
 
 from tablequeue import Claim, Database, Queue, aio
 from tablequeue.errors import BadDefinition, BadInput, BadPayload, LeaseLost, NoResult
+from tablequeue.ext import context_of
 from tablequeue.worker import Done, Handler, Worker
 from tests.checks import check_results
 from tests.servers import Place
@@ -88,14 +89,14 @@ def test_a_producer_waits_for_it(queue: Queue, place: Place) -> None:
 @contextmanager
 def waiting_producer(queue: Queue, id: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Future[Any]]:
     """A thread that waits for the result of a message, and looks only when it is woken."""
-    notifier = queue.context.runner.notifier
-    if queue.context.engine.name not in ("sqlite", "postgresql"):
+    notifier = context_of(queue).runner.notifier
+    if context_of(queue).engine.name not in ("sqlite", "postgresql"):
         pytest.skip("nothing notifies here")
     assert notifier is not None
     monkeypatch.setattr("tablequeue.verbs.results.PAUSES", (1000.0, 1000.0))
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(queue.result, id, wait=1000)
-        channel = queue.context.table.waiting_for_results.channel
+        channel = context_of(queue).table.waiting_for_results.channel
         while not notifier._waiting.get(channel):
             assert not waiting.done()
         yield waiting
@@ -159,7 +160,7 @@ def test_the_history_takes_them_with_it(queue: Queue) -> None:
     assert queue.purge_history(5, now=at(5)) == 1
     assert refuses(NoResult, queue.result, ids[0]).state is None
     assert queue.result(ids[1]) == 1
-    context = queue.context
+    context = context_of(queue)
     assert context.run(context.reads.result, {"id": ids[0]}) is None
 
 

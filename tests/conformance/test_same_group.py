@@ -15,6 +15,7 @@ from tablequeue import ALL, Backoff, Claim, Database, NewMessage, Queue, Rate
 from tablequeue.aio import AsyncQueue
 from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput
+from tablequeue.ext import context_of
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
@@ -333,7 +334,7 @@ def test_open_runs_take_turns_over_the_groups(db: Database, place: Place) -> Non
     assert [claim.group for _ in range(3) for claim in pop_open(queue, 1)] == [groups[1], groups[2], "late"]
     other = place.open().queue("work")
     assert [claim.group for claim in pop_open(other, 1)] == [groups[0]], "another process has its own rounds"
-    assert other.context.table.passed == (groups[0],)
+    assert context_of(other).table.passed == (groups[0],)
 
 
 @pytest.mark.parametrize("seed", range(4))

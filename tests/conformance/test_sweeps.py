@@ -13,6 +13,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import LeaseLost, Locked
+from tablequeue.ext import context_of
 from tablequeue.verbs import claim, sweep
 from tests.callers import Caller
 from tests.servers import Kind, Place
@@ -65,7 +66,7 @@ def test_the_check_notices_sweeps_in_the_callers_transaction(
 ) -> None:
     if not kind.side_by_side:
         pytest.skip("they are part of it there")
-    monkeypatch.setattr(queue.context.engine, "sweeps_within", True)
+    monkeypatch.setattr(context_of(queue).engine, "sweeps_within", True)
     with pytest.raises(AssertionError):
         test_an_open_transaction_withholds_its_own_message_only(queue, place, kind, caller, "take")
 
@@ -114,10 +115,10 @@ def refuse(queue: Any, now: bool = True) -> None:
 @pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
 def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
     ids = locked.push_many("abc")
-    locked.context.table.next_sweep = 0 if due else float("inf")
+    context_of(locked).table.next_sweep = 0 if due else float("inf")
     refuse(locked)
     assert sorted(ids_of(locked.pop_many(10))) == ids
-    locked.context.table.next_sweep = float("inf")
+    context_of(locked).table.next_sweep = float("inf")
     assert refuses(Locked, locked.pop).cause == "It is locked.", "nothing is ready that is known of"
     refuse(locked, False)
     assert locked.pop() is None
@@ -132,7 +133,7 @@ def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
     first = locked.push("a")
     locked.push("b")
     message = claimed(locked)
-    locked.context.table.next_sweep = 0 if due else float("inf")
+    context_of(locked).table.next_sweep = 0 if due else float("inf")
     refuse(locked)
     try:
         more = locked.pop_many(5, completing=[message])
@@ -154,7 +155,7 @@ def test_claims_of_several_pops_are_finished_together_or_not_at_all(
 ) -> None:
     queue.push_many("abcd")
     claims = [*queue.pop_many(2), *queue.pop_many(2)]
-    messages, finish = queue.context.engine.messages, verb.removesuffix("_many")
+    messages, finish = context_of(queue).engine.messages, verb.removesuffix("_many")
     calls = iter([False, True])
     original = getattr(messages, finish)
 
@@ -190,7 +191,7 @@ def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
     clock, sweeps = [1000.0], [0]
     for module in (claim, sweep):
         monkeypatch.setattr(module, "monotonic", lambda: clock[0])
-    engine, original = queue.context.engine, queue.context.engine.messages.sweep
+    engine, original = context_of(queue).engine, context_of(queue).engine.messages.sweep
 
     def slow(cursor: Cursor, table: Table, params: Params) -> int:
         clock[0] += 10

@@ -15,6 +15,7 @@ from tablequeue import Database, NewMessage, Queue
 from tablequeue.bulk import staging
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, DuplicateKey
+from tablequeue.ext import context_of
 from tests.checks import await_a_wait, check_unique_for
 from tests.crashes import Steps, stepping
 from tests.servers import Kind, Place
@@ -61,7 +62,7 @@ def begins_with_the_push(place: Place, engine: type[Engine]) -> None:
         ends = f"select taken_until from {place.table('work')}__keys where id = {id}"  # noqa: S608 (our own words)
         ((until,),) = place.execute(ends)
         begins = found(queue, id).pushed_at
-        assert queue.context.engine.load_time(until) >= begins + timedelta(seconds=seconds or 300)
+        assert context_of(queue).engine.load_time(until) >= begins + timedelta(seconds=seconds or 300)
 
 
 def test_the_time_of_a_key_begins_with_the_push(place: Place, kind: Kind) -> None:
@@ -99,7 +100,7 @@ def test_renew_takes_a_key_whose_time_is_over_from_a_message_that_waits(queue: Q
 
 def test_renew_takes_a_key_of_which_nothing_is_noted_any_more(queue: Queue) -> None:
     first = queue.push(1, key="k", now=at(0))
-    context = queue.context
+    context = context_of(queue)
     assert context.run(context.messages.forget_keys, {"n": 9, "now": context.time(at(300))}) == 1
     assert queue.push(2, key="k", on_conflict="return", now=at(300)) == first
     assert queue.push(2, key="k", on_conflict="renew", now=at(300)) > first
@@ -206,7 +207,7 @@ def test_a_push_waits_for_a_transaction_that_takes_its_key(place: Place, kind: K
 
 def test_keys_whose_time_is_over_are_deleted(queue: Queue) -> None:
     queue.push_many([NewMessage(0, key=str(number)) for number in range(5)], now=at(0))
-    context = queue.context
+    context = context_of(queue)
     params = {"n": 3, "now": context.time(at(300))}
     assert [context.run(context.messages.forget_keys, params) for _ in range(3)] == [3, 2, 0]  # type: ignore[arg-type]
     queue.push(1, key="k", now=at(0))

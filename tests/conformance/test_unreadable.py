@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from tablequeue import Database, Message, NewMessage, Queue, Unreadable
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload
+from tablequeue.ext import context_of
 from tablequeue.model.payload import DEEPEST
 from tablequeue.verbs import unreadable
 from tablequeue.verbs.context import Context
@@ -228,8 +229,8 @@ def test_a_payload_of_another_type_is_a_dead_letter(db: Database, place: Place, 
     """Somebody has changed the entry of the catalogue."""
     queue = db.create_queue("work", payload=stored)
     queue.push({"text": "x", "bytes": b"x"}[stored])
-    changed = queue.context.table.entry.replace(f'"payload": "{stored}"', f'"payload": "{read}"')
-    assert changed != queue.context.table.entry
+    changed = context_of(queue).table.entry.replace(f'"payload": "{stored}"', f'"payload": "{read}"')
+    assert changed != context_of(queue).table.entry
     place.execute(f"update {place.table('queues')} set definition = '{changed}'")  # noqa: S608 (words of ours)
     queue = db.queue("work")
     assert queue.pop() is None

@@ -24,6 +24,7 @@ import pytest
 from tablequeue import Database
 from tablequeue.bulk.arrow import columns as columns_of
 from tablequeue.bulk.arrow import log_batches
+from tablequeue.ext import context_of
 from tablequeue.topic import Topic
 from tablequeue.verbs import topics
 from tests.servers import KINDS
@@ -94,7 +95,7 @@ class Job:
 
     def _check_topic(self, engine: str, events: Topic, copies: Topic, expected: list[str]) -> None:
         """Each stream of the topic has all messages, and its subscription knows."""
-        first, end = topics.bounds(copies.context)
+        first, end = topics.bounds(context_of(copies))
         columns = columns_of(copies, "log")
         wanted = pa.schema([columns.field(name) for name in ("payload", "producer")])
         copied = [row for batch in log_batches(copies, first, end, wanted) for row in batch.to_pylist()]

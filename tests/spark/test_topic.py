@@ -15,6 +15,7 @@ from tablequeue import Database
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.errors import BadInput, MessagesDropped, PipelineFailed, StreamRefused
+from tablequeue.ext import context_of
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import ForeachBatch, FromTopic, ToParquet, ToTopic, run
 from tablequeue.spark.topic import TopicReader, TopicStreamReader
@@ -66,8 +67,8 @@ def drop_before(topic: Topic, place: Place, offset: int) -> None:
     """As retention does, of whole segments: the log forgets all that comes before an offset."""
     pushed = datetime.now(UTC) + timedelta(days=1)
     for _ in range(3):
-        topics.trim(topic.context, pushed)
-    assert topics.bounds(topic.context).first == offset
+        topics.trim(context_of(topic), pushed)
+    assert topics.bounds(context_of(topic)).first == offset
 
 
 class TestWithSpark:
@@ -180,7 +181,7 @@ class TestPositions:
 
     def test_from_one_position_to_another(self, db: Database, place: Place) -> None:
         topic = numbered(db, range(10))
-        first, end = topics.bounds(topic.context)
+        first, end = topics.bounds(context_of(topic))
         topic.push_many(map(str, range(10, 20)), now=datetime.now(UTC) + timedelta(hours=2))
         later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
@@ -213,7 +214,7 @@ class TestPositions:
 
     def test_what_was_dropped(self, db: Database, place: Place) -> None:
         topic = numbered(db, range(3), keep=60)
-        first, dropped = topics.bounds(topic.context)
+        first, dropped = topics.bounds(context_of(topic))
         source = stream_reader(place)
         limit = source.getDefaultReadLimit()
         whole = source.latestOffset(at(first), limit)
@@ -258,7 +259,7 @@ class TestPositions:
 
     def test_a_checkpoint_that_does_not_fit(self, db: Database, place: Place) -> None:
         topic = numbered(db, range(3))
-        end = topics.bounds(topic.context).end
+        end = topics.bounds(context_of(topic)).end
         source = stream_reader(place)
         limit = source.getDefaultReadLimit()
         assert "is older than the checkpoint" in str(refuses(StreamRefused, source.latestOffset, at(end + 1), limit))
@@ -320,7 +321,7 @@ class TestSequencing:
 
     def test_a_session_that_sequences_is_waited_for(self, db: Database, place: Place) -> None:
         topic = numbered(db, range(3))
-        table = topic.context.table
+        table = context_of(topic).table
         source = stream_reader(place)
         start = source.initialOffset()
         found: list[dict[str, Any]] = []

@@ -22,6 +22,7 @@ from tablequeue.bulk import archive as module
 from tablequeue.bulk import folder
 from tablequeue.bulk.archive import archive
 from tablequeue.errors import ArchiveRefused, BadInput, QueueNotFound
+from tablequeue.ext import context_of
 from tablequeue.model.message import load_errors
 from tablequeue.model.payload import load_headers
 from tests import archiving
@@ -64,7 +65,7 @@ def archived(lake: Path, queue: Queue) -> list[Message]:
     """The messages in the files, lowest id first, as the queue had them."""
     names = sorted(path for path in lake.iterdir() if not path.name.startswith(("_", ".")))
     rows = [row for path in names for row in pq.read_table(path).to_pylist()]
-    load, codec = queue.context.engine.load_time, queue.context.codec
+    load, codec = context_of(queue).engine.load_time, context_of(queue).codec
     found = []
     for row in rows:
         del row["result"]
@@ -155,13 +156,13 @@ def check_in_progress_stays(db: Database, lake: Path, monkeypatch: pytest.Monkey
 def test_files_and_reads_are_bounded(queue: Queue, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = history(queue)
     sizes: list[int] = []
-    read = type(queue.context.reads).archivable
+    read = type(context_of(queue).reads).archivable
 
     def archivable(self: Any, cursor: Any, table: Any, params: Any) -> Any:
         sizes.append(params["n"])
         return read(self, cursor, table, params)
 
-    monkeypatch.setattr(type(queue.context.reads), "archivable", archivable)
+    monkeypatch.setattr(type(context_of(queue).reads), "archivable", archivable)
     monkeypatch.setattr(module, "FILE_ROWS", 2)
     monkeypatch.setattr(module, "FIRST_ROWS", 2)
     shares: list[float] = []

@@ -25,6 +25,7 @@ from tablequeue.bulk import archive as module
 from tablequeue.bulk import catalogue, delta, iceberg, tables
 from tablequeue.bulk.archive import archive
 from tablequeue.errors import ArchiveRefused, BadInput, DriverMissing
+from tablequeue.ext import context_of
 from tablequeue.model.message import load_errors
 from tablequeue.model.payload import load_headers
 from tests import archiving
@@ -79,7 +80,7 @@ class Lake:
 
     def messages(self, queue: Queue) -> list[Message]:
         """The messages in the table, lowest id first, as the queue had them."""
-        load, codec = queue.context.engine.load_time, queue.context.codec
+        load, codec = context_of(queue).engine.load_time, context_of(queue).codec
         found = []
         for row in self.rows().to_pylist():
             del row["result"], row["batch"]

@@ -15,6 +15,7 @@ from tablequeue.bulk import staging
 from tablequeue.bulk.staging import Staged
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, BadPayload, DatabaseError, DuplicateKey, TablequeueError
+from tablequeue.ext import context_of
 from tests.servers import Kind, Place
 from tests.support import refuses, with_parts
 
@@ -210,7 +211,7 @@ def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str)
     other = uuid.uuid4().hex
     kept = staged(queue, other, payload=["c"])
     staging.unstage(queue, write)
-    table = queue.context.engine.words(queue.context.table)["staged"]
+    table = context_of(queue).engine.words(context_of(queue).table)["staged"]
     assert rows_of(place, table) == 1, "that of another write stays"
     assert staging.publish(queue, other, [kept]) == 1
     assert rows_of(place, table) == 0

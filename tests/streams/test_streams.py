@@ -14,6 +14,7 @@ from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
+from tablequeue.ext import context_of
 from tablequeue.model.message import LONGEST_ERROR
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, design_group, refuses, with_parts
@@ -257,7 +258,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
     run = Stream(queue, "s")
     run.advance(0, 5000)
     token, ids = run.batch(1)
-    table = queue.context.table
+    table = context_of(queue).table
     with db.engine.begin() as connection:
         connection.exec_driver_sql(f"{kind.analyze} {table.engine.words(table)['queue']}")
         for operation in ("stream_ids", "stream_rows"):

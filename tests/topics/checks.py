@@ -8,6 +8,7 @@ from typing import Any
 
 from tablequeue import Claim, Consumer, LeaseLost
 from tablequeue.errors import DatabaseError
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tests.servers import Place
 from tests.support import at, check_fenced, claimed, counts, ids_of
@@ -100,7 +101,7 @@ def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Consumer)
     assert (error.error, error.attempt, error.consumer, error.at) == (
         "lease expired",
         1,
-        subscription.context.who,
+        context_of(subscription).who,
         at(10),
     )
     subscription.complete_many(again, now=at(15))
@@ -213,7 +214,7 @@ def sought_by_an_older_version(subscription: Subscription) -> None:
         table.engine.ranges._lock_claims(cursor, table)
         table.engine.ranges._run(cursor, table, "range_seek", params)
 
-    subscription.context.run(seek, {"start": 1, "now": None})
+    context_of(subscription).run(seek, {"start": 1, "now": None})
 
 
 def held_twice(topic: Topic, subscription: Subscription) -> tuple[Claim, list[Claim]]:
@@ -384,7 +385,7 @@ def check_a_claim_waits_for_another_one(place: Place, topic: Topic, subscription
     values = {"n": 2, "token": "0" * 32, "consumer": None, "lease": 60, "now": None, "all_holes": True}
     values |= {"held": None, "number": None, "sum": None}
     with place.sa_engine().connect() as connection, ThreadPoolExecutor(1) as threads:
-        claim, read = (subscription.context.table.statement(f"range_claim.{part}") for part in ("claim", "read"))
+        claim, read = (context_of(subscription).table.statement(f"range_claim.{part}") for part in ("claim", "read"))
         connection.exec_driver_sql(claim, values)
         assert [row[0] for row in connection.exec_driver_sql(read, values)] == ids[:2]
         other = threads.submit(subscription.pop_many, 2)

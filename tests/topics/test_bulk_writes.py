@@ -13,6 +13,7 @@ from tablequeue import Database
 from tablequeue.bulk import staging
 from tablequeue.bulk.staging import Staged
 from tablequeue.errors import BadPayload, DatabaseError
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs import topics
 from tests.crowd import answer, started
@@ -58,7 +59,7 @@ def test_no_message_is_seen_before_the_write_is_published(topic: Topic, mail: Su
     assert (mail.stats().ready, mail.lag().messages) == (2, 2)
     assert [message.payload for message in mail.peek(10)] == ["before", "meanwhile"]
     assert [mail.find(first + n) is not None for n in range(8)].count(True) == 2
-    assert topics.size(topic.context).messages == 2
+    assert topics.size(context_of(topic)).messages == 2
     assert payloads(mail) == ["before", "meanwhile"]
     assert mail.pop() is None
     assert staging.publish(topic, write, [second, one], producer="spark") == 4
@@ -151,7 +152,7 @@ def test_a_task_that_copies_is_left_out_and_a_late_one_fails(
     topic: Topic, mail: Subscription, place: Place, write: str
 ) -> None:
     """A copy of a task whose write was published meanwhile, as of a speculative one."""
-    statements = topic.context.table
+    statements = context_of(topic).table
     given: Any = {"write": write, "attempt": "slow", "part": 0, "place": 0, "n": 2, "now": None}
     with place.sa_engine().begin() as slow:
         reserved = slow.exec_driver_sql(statements.statement("topic_stage_reserve"), given).fetchall()

@@ -11,6 +11,7 @@ import pytest
 
 from tablequeue import Backoff, Consumer, Database, Queue, TablequeueError
 from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tests.crowd import answer, processes, started
 from tests.servers import Place, only
@@ -123,7 +124,8 @@ def test_names_that_meet(db: Database) -> None:
         assert [claim.payload for claim in each.pop_many(10)] == [each.name.partition("/")[0]]
     for claim in [claim for each in subscriptions for claim in each.pop_many(10)]:
         claim.fail("no", retry=False)
-    tables = [each.context.table.table_name for each in (*queues, *topics, *subscriptions)]  # type: ignore[attr-defined]
+    contexts = [*map(context_of, consumers), *map(context_of, topics)]
+    tables = [each.table.table_name for each in contexts]
     assert len({*tables}) == len(tables)
     topics[0].drop()
     assert db.topics() == sorted(topic.name for topic in topics[1:])

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from tablequeue import Claim, Consumer, Database, Empty, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload
+from tablequeue.ext import context_of
 from tablequeue.topic import Lag, Subscription, Topic
 from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, refuses
@@ -224,7 +225,7 @@ def test_what_has_left_a_range_is_read_once(place: Place, topic: Topic, mail: Su
 
     The whole file waits for such a statement.
     """
-    table = mail.context.table
+    table = context_of(mail).table
 
     def steps(number: int, operation: str) -> int:
         topic.push_many(["x"] * 2 * number)

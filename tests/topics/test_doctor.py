@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tablequeue import Database
 from tablequeue.errors import QueueNotFound
+from tablequeue.ext import context_of
 from tablequeue.verbs import doctor
 from tablequeue.verbs.doctor import Finding
 from tests.servers import Kind, Place
@@ -96,7 +97,7 @@ def test_a_subscription_that_will_lose_messages(db: Database) -> None:
 
 def test_messages_that_could_not_be_dropped(db: Database) -> None:
     topic = db.create_topic("events", keep=3600)
-    topic.context.table.next_purge = float("inf")
+    context_of(topic).table.next_purge = float("inf")
     topic.push("x", now=ago(2))
     (finding,) = found(db)
     assert finding.queue == "events"
@@ -117,7 +118,7 @@ def test_a_log_that_nobody_reads(db: Database) -> None:
 def test_what_every_subscription_has_finished_and_is_still_there(db: Database) -> None:
     topic = db.create_topic("events", keep="consumed")
     mail = topic.subscribe("mail")
-    topic.context.table.next_purge = mail.context.table.next_purge = float("inf")
+    context_of(topic).table.next_purge = context_of(mail).table.next_purge = float("inf")
     topic.push("x", now=ago(2))
     mail.complete_many(mail.pop_many(1))
     (finding,) = found(db)

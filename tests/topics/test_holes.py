@@ -7,6 +7,7 @@ import secrets
 import pytest
 
 from tablequeue import Database
+from tablequeue.ext import context_of
 from tests.servers import Kind, Place, only
 from tests.support import claimed
 
@@ -18,7 +19,7 @@ def test_a_lock_is_the_same_with_the_schema_named_and_without(kind: Kind, postgr
     events = plain.open().create_topic(f"plain_{secrets.token_hex(4)}")
     try:
         name = events.subscribe("mail").name
-        tables = [place.open().subscription(name).context.table for place in (plain, named)]
+        tables = [context_of(place.open().subscription(name)).table for place in (plain, named)]
         locks = [table.engine.words(table)["range_lock"] for table in tables]
         assert locks[0] != locks[1]
         tries = [f"select pg_try_advisory_xact_lock({lock})" for lock in locks]

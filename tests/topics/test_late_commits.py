@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tablequeue import Claim, Database, LeaseLost, NewMessage
 from tablequeue.bulk import staging
 from tablequeue.bulk.staging import Staged
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tests.servers import KINDS, Kind, Place, only
 from tests.support import at, counts, ids_of, refuses
@@ -399,7 +400,7 @@ def test_holes_are_forgotten_by_every_kind_of_pop(
         batch = mail.pop_many(1, completing=batch) if only_completing else mail.pop_many(1)
         assert len(batch) == 1
     # A process looks at the oldest ones from time to time: as if that time had passed.
-    mail.context.table.topic.next_sweep = 0.0  # type: ignore[union-attr]
+    context_of(mail).table.topic.next_sweep = 0.0  # type: ignore[union-attr]
     topic.push("x")
     mail.pop_many(1, completing=batch)
     assert len(checks.holes(place)) <= 1, "none but the last one"
@@ -419,9 +420,9 @@ def test_a_waiting_consumer_sees_a_late_commit_behind_many_holes(
             other.rollback()
         mail.complete_many(mail.pop_many(1000))
         late.commit()
-    mail.context.table.topic.next_sweep = math.inf  # type: ignore[union-attr]
-    assert mail.context.run(mail.context.reads.until_next, {"now": None}).seconds == 0
-    mail.context.table.topic.next_sweep = 0  # type: ignore[union-attr]
+    context_of(mail).table.topic.next_sweep = math.inf  # type: ignore[union-attr]
+    assert context_of(mail).run(context_of(mail).reads.until_next, {"now": None}).seconds == 0
+    context_of(mail).table.topic.next_sweep = 0  # type: ignore[union-attr]
     assert ids_of(mail.pop_many(10)) == [id]
 
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tablequeue import Database
 from tablequeue.engines import procedures
+from tablequeue.ext import context_of
 from tests.servers import Kind, Place, only
 from tests.sessions import engine_of
 from tests.test_rights import PASSWORD, roles
@@ -130,7 +131,7 @@ def test_each_role_may_call_its_own_and_touches_no_table(place: Place, kind: Kin
     with roles(place, kind) as names:
         engine = engine_of(db)
         for name, kinds in (("events", ["producer"]), ("events/mail", ["consumer", "observer"])):
-            table = db.topic(name).context.table if name == "events" else db.subscription(name).context.table
+            table = context_of(db.topic(name)).table if name == "events" else context_of(db.subscription(name)).table
             for statement in engine.split(procedures.grants(engine, table, {one: [names[one]] for one in kinds})):
                 place.execute(statement)
         allowed = {one: {what for what in calls if may(db, names[one], calls[what])} for one in names}

@@ -9,6 +9,7 @@ import pytest
 
 from tablequeue import Backoff, Claim, LeaseLost
 from tablequeue.errors import SeekRefused
+from tablequeue.ext import context_of
 from tablequeue.verbs import topics
 from tests.servers import Place
 from tests.support import at, counts
@@ -157,7 +158,7 @@ class Life:
         oldest = self.now - (3600 if self.keep == "consumed" else KEEP)
         young = sum(time < oldest for time, _ in self.reference.pushed)
         needed = self.reference.needed(young, self.keep == "consumed")
-        first = topics.bounds(self.topic.context).first - 1
+        first = topics.bounds(context_of(self.topic)).first - 1
         self.say("trim", first, "needed", needed)
         assert first <= max(needed, self.reference.first), self.told()
         self.reference.trim(first)

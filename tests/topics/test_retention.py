@@ -12,6 +12,7 @@ import pytest
 
 from tablequeue import ALL, Database, Subscription
 from tablequeue.errors import Locked
+from tablequeue.ext import context_of
 from tablequeue.verbs import topics
 from tests.servers import Kind, Place, only
 from tests.support import at, counts, refuses
@@ -133,11 +134,11 @@ def test_a_trim_sees_a_seek_that_has_returned(place: Place, kind: Kind, db: Data
     assert drained(mail) == [*range(10)]
 
     def seek(cursor: Any, table: Any, params: Any) -> None:
-        mail.context.engine.ranges.seek(cursor, table, params)
+        context_of(mail).engine.ranges.seek(cursor, table, params)
 
     with place.sa_engine().connect() as connection, ThreadPoolExecutor(1) as threads:
         params: Any = {"start": 1, "to_end": False, "force": False, "now": None}
-        mail.context.run(seek, params, connection)
+        context_of(mail).run(seek, params, connection)
         trims = threads.submit(lambda: suppressed(Locked, trimmed, topic, 9_000))
         with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
             assert kind.blocked is not None, "of a server"
@@ -175,13 +176,13 @@ def test_a_trim_tries_again_if_transactions_push(place: Place, db: Database, mon
         refuses(Locked, trimmed, topic, KEEP + KEEP / 2)
         monkeypatch.setattr(topics, "sleep", lambda seconds: late.commit())
         trimmed(topic, KEEP + KEEP / 2)
-    assert topics.size(topic.context).messages == 1
+    assert topics.size(context_of(topic)).messages == 1
 
 
 @pytest.mark.parametrize("keep", ["forever", KEEP])
 def test_three_messages_have_a_size(db: Database, keep: Any) -> None:
     topic = db.create_topic("events", keep=keep)
     topic.push_many(range(3))
-    size = topics.size(topic.context)
+    size = topics.size(context_of(topic))
     assert size.messages == 3
     assert size.bytes > 0

@@ -9,6 +9,7 @@ import pytest
 
 from tablequeue import ALL, Database
 from tablequeue.errors import BadInput, Locked, QueueNotFound, SeekRefused
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tests.servers import Place
 from tests.support import at, check_fenced, claimed, counts, ids_of, refuses
@@ -158,7 +159,7 @@ def test_a_seek_beside_a_transaction_that_changes_a_message(
         pytest.skip("one transaction writes at a time")
     mail.fail_many(mail.pop_many(6), "no", retry=False)
     with place.sa_engine().connect() as connection:
-        queue = mail.context.engine.words(mail.context.table)["queue"]
+        queue = context_of(mail).engine.words(context_of(mail).table)["queue"]
         connection.exec_driver_sql(f"update {queue} set headers = null where id = {ids[3]}")  # noqa: S608
         for force in (False, True):
             refuses(Locked, mail.seek, "beginning", force=force)

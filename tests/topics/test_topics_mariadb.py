@@ -20,6 +20,7 @@ from tablequeue.engines.mysql.packets import sent
 from tablequeue.engines.mysql.ranges import LOOK
 from tablequeue.engines.ranges import PUMPED
 from tablequeue.errors import DatabaseError, QueueNotFound
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs.sweep import sweep
 from tablequeue.verbs.topics import trim
@@ -39,8 +40,8 @@ def open_transaction(place: Place, isolation: Any = "REPEATABLE READ") -> Iterat
 def close_holes(place: Place, topic: Topic) -> None:
     """Close what can be closed, as if all holes had been seen an hour ago."""
     place.execute(f"update {place.table('events')}__holes set seen_at = seen_at - interval 1 hour")  # noqa: S608
-    topic.context.table.next_close = 0
-    topic.context.run(MySQL.topics.close_holes, {})
+    context_of(topic).table.next_close = 0
+    context_of(topic).run(MySQL.topics.close_holes, {})
 
 
 def holes(place: Place) -> list[tuple[int, int]]:
@@ -82,7 +83,7 @@ def test_offsets_that_another_session_gave_after_a_look(
 ) -> None:
     """A packet that does not compare the number of changes gives messages a second offset."""
     engine = rewritten(" and last_id = :version", "", "sequence")(MySQL) if mutated else MySQL
-    one, other = (place.open_with(engine).topic("events").context for _ in range(2))
+    one, other = (context_of(place.open_with(engine).topic("events")) for _ in range(2))
 
     def forestalled(*values: Any) -> Any:
         found = sent(*values)
@@ -107,8 +108,8 @@ def test_a_young_hole_and_a_wide_one_stay(place: Place, topic: Topic, mail: Subs
             topic.push_many("a" * n, connection=gone)
         topic.push("b")
     assert popped(mail) == ["b", "b"]
-    topic.context.table.next_close = 0
-    topic.context.run(MySQL.topics.close_holes, {})
+    context_of(topic).table.next_close = 0
+    context_of(topic).run(MySQL.topics.close_holes, {})
     assert len(holes(place)) == 2
     close_holes(place, topic)
     assert [high - low + 1 for low, high in holes(place)] == [1001]
@@ -196,7 +197,9 @@ def test_a_claim_of_many_runs(place: Place, topic: Topic, mail: Subscription, lo
         chance.choice(others).complete_many(batch)
     assert got == expected
     for offset, wanted in ((30, expected[29:]), (1, expected), (60, expected[59:])):
-        log.context.run(log.context.engine.ranges.seek, {"start": offset, "force": True, "to_end": False, "now": None})
+        context_of(log).run(
+            context_of(log).engine.ranges.seek, {"start": offset, "force": True, "to_end": False, "now": None}
+        )
         again: list[int] = []
         while batch := log.pop_many(n):
             again += ids_of(batch)
@@ -215,7 +218,7 @@ def test_a_pump_of_more_runs_than_one_look(place: Place, db: Database, ordered: 
         got += 1
     moved = place.execute(f"select sum(last_offset - first_offset + 1) from {place.table('orders')}__s1__ranges")  # noqa: S608
     assert moved[0][0] >= PUMPED
-    while sweep(ordered.context, None) > 1:
+    while sweep(context_of(ordered), None) > 1:
         pass
     moved = place.execute(f"select sum(last_offset - first_offset + 1) from {place.table('orders')}__s1__ranges")  # noqa: S608
     assert moved[0][0] == runs
@@ -275,7 +278,7 @@ def test_rows_that_close_holes_are_dropped_with_what_is_around_them(db: Database
         assert popped(mail) == ["before", "behind", "last"]
         close_holes(place, topic)
         assert closed(place) == 3
-        trim(topic.context, at(500))
+        trim(context_of(topic), at(500))
         assert closed(place) == 0, "below what may still come"
         assert len(holes(place)) == 1
         late.commit()
@@ -296,7 +299,7 @@ def test_a_forced_seek_deletes_nothing_that_was_claimed_since_it_looked(
     db.topic("orders").push("x", group="g")
     assert ordered.peek()[0].payload == "x"
     consumer = place.open().subscription(ordered.name)
-    sweep(consumer.context, None)  # moves it
+    sweep(context_of(consumer), None)  # moves it
     claims: list[Claim] = []
     execute = MySQLCursor.execute
 

@@ -14,6 +14,7 @@ import tablequeue
 from tablequeue import ALL, LeaseLost
 from tablequeue.bulk.arrow import columns, log_batches
 from tablequeue.engines.postgresql.messages import COPY_FROM
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs import topics
 from tests.forked import Child
@@ -179,7 +180,7 @@ def test_many_sessions_complete_parts_of_one_range(place: Place, topic: Topic, m
 def test_arrow_batches_come_by_one_connection(place: Place, topic: Topic) -> None:
     """The next read takes the connection of the last, unless the server has ended it, or the read was broken off."""
     topic.push_many(map(str, range(5000)))
-    first, end = topics.bounds(topic.context)
+    first, end = topics.bounds(context_of(topic))
     schema = columns(topic, "log")
     sessions = f"select pid from pg_stat_activity where query like 'COPY%%' and strpos(query, '{place.schema}') > 0"  # noqa: S608
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tablequeue import Database
+from tablequeue.ext import context_of
 from tests.support import claimed
 from tests.web.support import HOSTILE, TOKEN, Client, bury, fill, serving
 
@@ -28,7 +29,7 @@ PATHS = (
 def test_hostile_messages_do_nothing(page: Page, queues: Database) -> None:
     queue = queues.create_queue("work", groups=True, max_attempts=1)
     for number, words in enumerate(HOSTILE):
-        queue.context.who = words[:200]
+        context_of(queue).who = words[:200]
         queue.push({words: words}, group=words[:200], key=f"{number}{words}"[:200], headers={words: words})
         claimed(queue).fail(f"{words}\n{words}")
     for path in ("/", "/queues/work", "/queues/work/messages?state=dead"):

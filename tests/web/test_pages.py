@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from tablequeue import Database
+from tablequeue.ext import context_of
 from tablequeue.verbs import stats as numbers
 from tablequeue.verbs.readable import duration, number, rate
 from tablequeue.web import search
@@ -243,7 +244,7 @@ def test_hostile_words_are_shown_and_nothing_else(client: Client, queues: Databa
     for number_, words in enumerate(HOSTILE):
         short = words[:250]
         if what == "producer":
-            queue.context.who = short
+            context_of(queue).who = short
         options: dict[str, Any] = {name: short if name == what else f"{name}-{number_}" for name in ("group", "key")}
         queue.push(words if what == "payload" else number_, headers={words[:20]: words}, **options)
         claimed(queue).fail(words if what == "error" else "no")

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database
+from tablequeue.ext import context_of
 from tablequeue.verbs import schedule
 from tablequeue.worker import Finished, Handler, Outcome, Worker, fetcher, worker
 from tablequeue.worker.health import health
@@ -206,7 +207,9 @@ def test_the_scheduler_goes_on_when_the_server_is_back(own_server: Server, own_p
     db = own_place.open()
     queue = db.create_queue("work")
     minutely = Schedule("minutely", "work", "* * * * *", "tick")
-    schedule.state(queue.context, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if it had last been due then
+    schedule.state(
+        context_of(queue), minutely.name, datetime(2020, 1, 1, tzinfo=UTC)
+    )  # as if it had last been due then
     scheduler = Scheduler(db, [])
 
     def fall(*args: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tablequeue import Claim, Database, Queue
 from tablequeue.errors import BadInput
+from tablequeue.ext import context_of
 from tablequeue.verbs import schedule
 from tablequeue.worker import Worker
 from tablequeue.worker.schedule import Schedule, push_due
@@ -84,7 +85,7 @@ def test_a_clock_that_is_ahead_of_the_databases_pushes_nothing(db: Database, que
 
 def schedule_advances(db: Database, queue: Queue, due: datetime, now: datetime) -> bool:
     with db.engine.begin() as connection:
-        return schedule.advance(queue.context, HOURLY.name, due, now, connection)
+        return schedule.advance(context_of(queue), HOURLY.name, due, now, connection)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,6 @@ def test_a_worker_pushes_what_is_due(db: Database, queue: Queue) -> None:
 
     worker.every("* * * * *", "work", "tick", name="minutely")
     # As if it had last been due years ago.
-    schedule.state(queue.context, "minutely", datetime(2020, 1, 1, tzinfo=UTC))
+    schedule.state(context_of(queue), "minutely", datetime(2020, 1, 1, tzinfo=UTC))
     with working(worker, db):
         assert done.wait(PATIENCE)

@@ -20,6 +20,7 @@ from tablequeue import ALL, Claim, Database, NewMessage, Queue
 from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
+from tablequeue.ext import context_of
 from tablequeue.verbs import wait
 from tests.servers import Kind, Place, only
 from tests.support import claimed
@@ -59,7 +60,7 @@ def waiting(queue: Queue) -> Iterator[Future[Any]]:
 
 def count_looks(queue: Queue) -> Callable[[], int]:
     """Counts the calls that ask when the next message is due."""
-    engine, looks = queue.context.engine, [0]
+    engine, looks = context_of(queue).engine, [0]
     look = engine.reads.until_next
 
     def until_next(*args: Any) -> Any:
@@ -69,7 +70,7 @@ def count_looks(queue: Queue) -> Callable[[], int]:
 
     reads = copy(engine.reads)
     reads.until_next = until_next  # type: ignore[assignment, method-assign]
-    engine.reads = queue.context.reads = reads  # type: ignore[misc]  # of this engine alone
+    engine.reads = context_of(queue).reads = reads  # type: ignore[misc]  # of this engine alone
     return lambda: looks[0]
 
 
@@ -260,7 +261,7 @@ def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
         waiter.wait(600)
         before = looks()
         waiter.wait(60)
-    longest = (wait.PAUSES if queue.context.engine.listener is None else wait.PAUSES_WITH_NOTIFIER)[1]
+    longest = (wait.PAUSES if context_of(queue).engine.listener is None else wait.PAUSES_WITH_NOTIFIER)[1]
     assert before < 600 / longest + 12
     assert looks() - before <= 60 / longest + 2
 
@@ -307,7 +308,9 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
         engine = place.sa_engine()
         with engine.connect() as first, engine.connect() as second, engine.connect() as other:
             # All within a hundredth of a second.
-            notify = queue.context.table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
+            notify = (
+                context_of(queue).table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
+            )
             params = {"within": False}
             assert [each.exec_driver_sql(notify, params).scalar() for each in (first, second)] == [False, False]
             locks = "select count(*) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'"
@@ -327,12 +330,12 @@ def test_a_wasted_wake_up_makes_the_next_one_back_off(queue: Queue) -> None:
 @only("mariadb", "postgresql")
 def test_one_poll_covers_all_queues_that_consumers_wait_for(db: Database, queue: Queue) -> None:
     others = [db.create_queue(name) for name in ("here", "there")]
-    runner = queue.context.runner
+    runner = context_of(queue).runner
     listener = Poll(runner._connect())
     for each in (queue, *others):
-        listener.attend(each.context.table)
+        listener.attend(context_of(each).table)
         each.push("x")
-    listener.leave(queue.context.table)
+    listener.leave(context_of(queue).table)
     assert [*(listener.listen() or ())] == ["tq_here", "tq_there"]
     others[0].pop()
     assert [*(listener.listen() or ())] == ["tq_there"]
@@ -341,24 +344,24 @@ def test_one_poll_covers_all_queues_that_consumers_wait_for(db: Database, queue:
 
 @only("mariadb")
 def test_consumers_that_come_and_go_do_not_postpone_the_poll(db: Database, queue: Queue) -> None:
-    runner, busy = queue.context.runner, db.create_queue("busy")
+    runner, busy = context_of(queue).runner, db.create_queue("busy")
     listener = Poll(runner._connect())
-    listener.attend(queue.context.table)
+    listener.attend(context_of(queue).table)
     queue.push("x")
     with ThreadPoolExecutor(1) as threads:
         heard = threads.submit(listener.listen)
         while not heard.done():
-            listener.attend(busy.context.table)
+            listener.attend(context_of(busy).table)
         assert [*(heard.result() or ())] == ["tq_work"]
     runner._discard(listener.connection)
 
 
 def test_time_until_the_next(queue: Queue) -> None:
-    engine, table, run = queue.context.engine, queue.context.table, queue.context.runner.run
+    engine, table, run = context_of(queue).engine, context_of(queue).table, context_of(queue).runner.run
 
     def due() -> Any:
         return run(
-            engine.reads.until_next, table, {"now": queue.context.time(datetime(2040, 1, 1, tzinfo=UTC))}
+            engine.reads.until_next, table, {"now": context_of(queue).time(datetime(2040, 1, 1, tzinfo=UTC))}
         ).seconds
 
     assert due() is None or due() > 1e9

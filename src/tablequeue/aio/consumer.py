@@ -21,6 +21,7 @@ from tablequeue.aio.threads import Threads
 from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, Empty, TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import AttemptError, Claim, checked_claims
@@ -179,7 +180,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
     @property
     def table(self) -> str:
         """The name of its table, which it keeps when it is renamed."""
-        return self._own.context.table.table_name
+        return context_of(self._own).table.table_name
 
     # -- consuming -------------------------------------------------------------------------------------------------
 
@@ -347,7 +348,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
             await message.fail(error)
             raise
         except BaseException as interrupt:
-            await self._threads.run_to_end(partial(finish.abandon, self._own.context, (message.claim,), interrupt))
+            await self._threads.run_to_end(partial(finish.abandon, context_of(self._own), (message.claim,), interrupt))
             raise
         await message.complete()
 
@@ -360,7 +361,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
         time. When the iteration is closed, those not yet handed over are released: at once in `contextlib.aclosing`,
         else when the event loop comes to it.
         """
-        check_prefetch(self._own.context, prefetch)
+        check_prefetch(context_of(self._own), prefetch)
         with self.waiter() as waiter:
             while batch := await self._next(waiter, prefetch, lease, wait):
                 handed = 0
@@ -444,7 +445,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
 
     def _put_back(self, popped: Future[list[Claim]]) -> None:
         try:
-            finish.abandon(self._own.context, popped.result(), asyncio.CancelledError())
+            finish.abandon(context_of(self._own), popped.result(), asyncio.CancelledError())
         except TablequeueError:
             # No task is left to raise it in. The pop failed, or the release did, and the lease ends by itself.
             return

@@ -12,6 +12,7 @@ from typing import Any
 from tablequeue.aio.batch import AsyncBatch
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer, same
 from tablequeue.aio.wait import wake
+from tablequeue.ext import context_of
 from tablequeue.model.batch import OnDead
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import checked_claims
@@ -51,7 +52,7 @@ class AsyncQueue(AsyncConsumer[Queue]):
 
         The verbs of the batch are not awaited: nothing is in the database until the block ends.
         """
-        own = await self._threads.run(partial(NewBatch, self._own.context, then, failed, on_dead, now))
+        own = await self._threads.run(partial(NewBatch, context_of(self._own), then, failed, on_dead, now))
         yield own
         await self._call(self._threads.run, own.finish, connection=connection)
 
@@ -61,7 +62,7 @@ class AsyncQueue(AsyncConsumer[Queue]):
     ) -> AsyncIterator[OpenBatch]:
         """Push more messages into the batch of `message`, which is in progress; see `Queue.batch_of`."""
         (checked,) = checked_claims((message,), AsyncClaim)
-        own = await self._threads.run(partial(MoreOfBatch, self._own.context, checked.claim, now))
+        own = await self._threads.run(partial(MoreOfBatch, context_of(self._own), checked.claim, now))
         yield own
         await self._call(self._threads.run, own.finish, connection=connection)
 
@@ -120,7 +121,7 @@ class AsyncQueue(AsyncConsumer[Queue]):
         """Return the result of a message; see `Queue.result`. No thread is occupied while it waits."""
         woken = asyncio.Event()
         loop = asyncio.get_running_loop()
-        waiter = ResultWaiter(self._own.context, id, wait, partial(wake, loop, woken))
+        waiter = ResultWaiter(context_of(self._own), id, wait, partial(wake, loop, woken))
         try:
             while (looked := await self._threads.run(waiter.look))[1] is not None:
                 with suppress(TimeoutError):
@@ -148,7 +149,7 @@ class AsyncQueue(AsyncConsumer[Queue]):
         self, *, to: AsyncQueue, history: bool = False, follow: bool = False, now: datetime | None = None
     ) -> AsyncIterator[Moved]:
         """Move all messages to a queue of another database, and yield each batch; see `Queue.move_batches`."""
-        batches = move.move_batches(self._own.context, to._own.context, history, follow, now)
+        batches = move.move_batches(context_of(self._own), context_of(to._own), history, follow, now)
         try:
             while batch := await self._threads.run(partial(next, batches, None)):
                 yield batch

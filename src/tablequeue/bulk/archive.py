@@ -24,6 +24,7 @@ from tablequeue.bulk.tables import need
 from tablequeue.consumer import Consumer
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.errors import ArchiveRefused, BadInput
+from tablequeue.ext import context_of
 from tablequeue.model.message import ID
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs.context import Context, Params, seconds
@@ -95,7 +96,7 @@ def archive(
     something else or is being written to; `DriverMissing` without the package of the format; `ArchiveRefused` if a
     batch differs from what is here; OSError if the disk refuses.
     """
-    context = queue.context
+    context = context_of(queue)
     context.look()  # whether there are results, and a retention: the queue may have been open for long
     age = _age(context, older_than)
     engine = context.engine
@@ -116,7 +117,7 @@ def archive(
 
 def owner(queue: Consumer) -> Owner:
     """Return what an archive says about the queue whose messages it has."""
-    context = queue.context
+    context = context_of(queue)
     return Owner(identity(context.runner.sa_engine, context.engine.schema), queue.name, context.table.table_name)
 
 
@@ -127,7 +128,7 @@ def schema(queue: Consumer) -> pa.Schema:
 
 def files_in(lake: Path, queue: Consumer) -> list[str]:
     """Return the files of the archives of a queue: those in the folders of a lake, and of Iceberg in the catalogue."""
-    context, whose = queue.context, owner(queue)
+    context, whose = context_of(queue), owner(queue)
     found = [str(path) for path in folder.files_in(lake, whose)]
     if any((each / "_delta_log").is_dir() for each in lake.iterdir()):
         need("deltalake", "delta")
@@ -147,7 +148,7 @@ def _opened(
     queue: Consumer, to: str | Path, format: Format, warehouse: str | Path | None
 ) -> AbstractContextManager[Archive]:
     """Open an archive, or make it."""
-    context, whose, kinds = queue.context, owner(queue), schema(queue)
+    context, whose, kinds = context_of(queue), owner(queue), schema(queue)
     if warehouse is not None and format != "iceberg":
         raise BadInput("A warehouse is given, which only Iceberg has.", "Leave it out, or choose the format iceberg.")
     if format == "parquet":
@@ -202,7 +203,7 @@ def _write(queue: Consumer, files: Archive, number: int, within: Range) -> int |
 
 def _pages(queue: Consumer, within: Range) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the history that finished up to `until`, lowest id first, a bounded number at a time."""
-    context = queue.context
+    context = context_of(queue)
     names, kinds = [*COLUMNS, "result"], schema(queue)
     low, n = within.low, FIRST_ROWS
     params: Params = {"high": within.high, "until": context.time(within.until, "until")}
@@ -218,7 +219,7 @@ def _settle(queue: Consumer, files: Archive) -> tuple[int, int]:
     last = files.last()
     if last is None:
         return 0, 0
-    context, deleted = queue.context, 0
+    context, deleted = context_of(queue), 0
     there = last.messages(schema(queue))
     _check(there.num_rows > 0 and there.schema.equals(schema(queue)), queue, last)
     ids = there["id"].combine_chunks()

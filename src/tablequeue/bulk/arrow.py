@@ -19,6 +19,7 @@ from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import Row
+from tablequeue.ext import context_of
 from tablequeue.model.message import ID
 from tablequeue.topic import Topic
 from tablequeue.verbs.context import Context, Params
@@ -83,7 +84,7 @@ def columns(queue: Consumer | Topic, source: Source) -> pa.Schema:
 
 def bounds(queue: Consumer, source: Source, within: Range) -> Range | None:
     """Return `within`, narrowed to the messages that are there; None if there are none."""
-    context = queue.context
+    context = context_of(queue)
     if source == "queue":
         low, high = context.run(context.reads.live_bounds, {})
     else:
@@ -100,7 +101,7 @@ def batches(queue: Consumer, source: Source, within: Range, schema: pa.Schema) -
 
     So are those of a subscription that were finished before the others of their claim: their time is not final yet.
     """
-    context = queue.context
+    context = context_of(queue)
     engine = context.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
     params: Params = {"low": within.low, "final": True, **_times(context, within)}
@@ -128,7 +129,7 @@ def batches(queue: Consumer, source: Source, within: Range, schema: pa.Schema) -
 
 def stream_batches(queue: Consumer, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield messages of the open batch of a stream, by id, in these columns."""
-    context = queue.context
+    context = context_of(queue)
     engine = context.engine
 
     def piece(start: int, size: int) -> Params:
@@ -144,7 +145,7 @@ def log_batches(topic: Topic, start: int, end: int, schema: pa.Schema) -> Iterat
 
     The same messages whenever it is called; those that retention has dropped are missing.
     """
-    context = topic.context
+    context = context_of(topic)
     arrow = connection_of(context) if end - start > FEW else None
     size = ROWS if arrow is None else ARROW_ROWS
     pieces = (Params(start=low, end=min(low + size, end)) for low in range(start, end, size))

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tablequeue.bulk.arrow import ROWS, TIME
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
+from tablequeue.ext import context_of
 from tablequeue.topic import Topic
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Params
@@ -54,7 +55,7 @@ def written(queue: Consumer | Topic) -> dict[str, pa.DataType]:
 
 def prepare(queue: Consumer | Topic) -> None:
     """Make the tables that writes go through. One process calls it before the others stage."""
-    context = queue.context
+    context = context_of(queue)
     if context.table.topic is not None:
         raise BadInput(f"{queue.name!r} is a subscription.", f"Write into its topic {context.table.topic.name!r}.")
     engine = context.engine
@@ -75,7 +76,7 @@ def stage(
     `attempt` names this attempt at the part: `publish` leaves out attempts that it is not given. After a crash, and
     after `BadInput` or `BadPayload` for messages that the queue cannot hold, what was staged stays for a day.
     """
-    context = queue.context
+    context = context_of(queue)
     engine = context.engine
     checked = _checked(queue, given)
     first = next(checked, None)
@@ -113,7 +114,7 @@ def publish(
     None. `BadInput` if the name of the writer or of the producer is longer than 255 characters: SQL Server would cut it
     off silently, two writers could become one, and the writes of the second would add nothing.
     """
-    context = queue.context
+    context = context_of(queue)
     engine = context.engine
     check_text(producer or context.who, "producer")
     if writer is not None:
@@ -165,7 +166,7 @@ def publish(
 
 def unstage(queue: Consumer | Topic, write: str) -> None:
     """Delete what a write has staged, and what other writes left a day ago or earlier."""
-    context = queue.context
+    context = context_of(queue)
     engine = context.engine
     context.run(engine.staging.unstage, {"write": write, "now": None})
 
@@ -195,7 +196,7 @@ def _rows(queue: Consumer | Topic, batches: Iterable[pa.RecordBatch]) -> Iterato
         for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
             _check_row(queue, row)
             due = row.get("due")
-            yield {**row, "place": place, "due": None if due is None else queue.context.time(due, "due")}
+            yield {**row, "place": place, "due": None if due is None else context_of(queue).time(due, "due")}
 
     all_rows = rows()
     while chunk := list(islice(all_rows, ROWS)):

@@ -22,6 +22,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
+from tablequeue.ext import context_of
 from tablequeue.model.message import error_text
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context, Params, count
@@ -56,7 +57,7 @@ class Stream:
     def __init__(self, queue: Consumer, name: str) -> None:
         self.queue = queue
         self.name = name
-        self.epoch, self.found = _begin(queue.context, name)
+        self.epoch, self.found = _begin(context_of(queue), name)
         """`found`: the state that the run before left."""
         self._claimed = _NOTHING
 
@@ -68,7 +69,7 @@ class Stream:
         """
         if self._complete(upto, now):
             return upto + 1
-        context, engine, epoch = self.queue.context, self.queue.context.engine, self.epoch
+        context, engine, epoch = context_of(self.queue), context_of(self.queue).engine, self.epoch
         sweep(context, now)
         token = secrets.token_hex(16)
         wanted: Params = {"n": count(n, "n"), "high": last_id, "token": token, "consumer": self.name}
@@ -95,7 +96,7 @@ class Stream:
         They are the same until the stream advances. A run that was fenced after it claimed the batch may still ask: a
         pipeline that stops fences its queries, and they are to end what they have begun. Reading changes nothing.
         """
-        context, engine = self.queue.context, self.queue.context.engine
+        context, engine = context_of(self.queue), context_of(self.queue).engine
 
         def look(cursor: Cursor, table: Table, params: Params) -> tuple[str, list[int]]:
             row = _locked(engine, cursor, table, params, None)
@@ -110,7 +111,7 @@ class Stream:
         return context.run(look, _params(context, self.name, None))
 
     def _complete(self, upto: int, now: datetime | None) -> bool:
-        return _complete(self.queue.context, self.name, self.epoch, upto, now, self._claimed)
+        return _complete(context_of(self.queue), self.name, self.epoch, upto, now, self._claimed)
 
 
 class _Claimed(NamedTuple):
@@ -130,7 +131,7 @@ _NOTHING = _Claimed("", ())
 
 def streams(queue: Consumer) -> list[StreamState]:
     """Return the streams of a queue, by name."""
-    return _states(queue.context)
+    return _states(context_of(queue))
 
 
 def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
@@ -139,7 +140,7 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
     They become dead letters when the batch is completed. Until then they are read with it again. Idempotent; the last
     error wins. `BadInput` for a message that is not in the open batch.
     """
-    context, engine = queue.context, queue.context.engine
+    context, engine = context_of(queue), context_of(queue).engine
 
     def note(cursor: Cursor, table: Table, params: Params) -> None:
         row = _locked(engine, cursor, table, params, None)
@@ -160,8 +161,8 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
 
 def complete(queue: Consumer, name: str, upto: int) -> None:
     """Complete the batches of a stream that does not run, and whose checkpoint says that they are safe."""
-    _find(queue.context, name)
-    _complete(queue.context, name, None, upto, None)
+    _find(context_of(queue), name)
+    _complete(context_of(queue), name, None, upto, None)
 
 
 def release(queue: Consumer, name: str) -> int:
@@ -169,7 +170,7 @@ def release(queue: Consumer, name: str) -> int:
 
     A run of the stream, or a later one with the same checkpoint, is refused.
     """
-    context, engine = queue.context, queue.context.engine
+    context, engine = context_of(queue), context_of(queue).engine
 
     def give_back(cursor: Cursor, table: Table, params: Params) -> int:
         engine.streams.stream_open(cursor, table, params)

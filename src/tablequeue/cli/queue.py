@@ -20,6 +20,7 @@ from tablequeue.cli.options import (
     time_option,
 )
 from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
+from tablequeue.ext import context_of
 from tablequeue.model.pacing import LARGEST
 from tablequeue.verbs.readable import notes_of
 
@@ -86,7 +87,7 @@ def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME, and its messages by state."""
     with settings.consumer(name) as queue:
         definition, found = dataclasses.asdict(queue.definition), queue.stats()
-        table = queue.context.table.table_name
+        table = context_of(queue).table.table_name
     stats = stats_record(found)
     del stats["window"]
     if settings.json:

@@ -10,6 +10,7 @@ import click
 from tablequeue.cli.commands import Group, Settings, check_schema, confirm, topic_and_name
 from tablequeue.cli.options import OPTIONS, Start, definition_options, fields_of
 from tablequeue.cli.output import print_fields, print_json, print_table
+from tablequeue.ext import context_of
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs.topics import bounds
 
@@ -63,7 +64,7 @@ def list_(settings: Settings) -> None:
 def show(settings: Settings, name: str) -> None:
     """Show the definition of the topic NAME, the number of its messages, and its subscriptions."""
     with settings.topic(name) as found:
-        definition, (first, end) = _definition(found), bounds(found.context)
+        definition, (first, end) = _definition(found), bounds(context_of(found))
         rows = [_row(found.subscription(each)) for each in found.subscriptions()]
     if settings.json:
         print_json({"topic": name, "definition": definition, "messages": end - first, "subscriptions": rows})

@@ -166,17 +166,17 @@ class Claim:
     @property
     def pushed_at(self) -> datetime:
         """When it was pushed, in UTC."""
-        return self.queue.context.engine.load_time(self.row[PUSHED_AT])
+        return self._load_time(self.row[PUSHED_AT])
 
     @property
     def popped_at(self) -> datetime:
         """When it was popped under this claim, in UTC."""
-        return self.queue.context.engine.load_time(self.row[POPPED_AT])
+        return self._load_time(self.row[POPPED_AT])
 
     @property
     def lease_until(self) -> datetime | None:
         """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
-        return None if self.row[LEASE_UNTIL] is None else self.queue.context.engine.load_time(self.row[LEASE_UNTIL])
+        return None if self.row[LEASE_UNTIL] is None else self._load_time(self.row[LEASE_UNTIL])
 
     @property
     def priority(self) -> int:
@@ -196,13 +196,13 @@ class Claim:
     @property
     def due_at(self) -> datetime | None:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
-        return None if self.row[DUE_AT] is None else self.queue.context.engine.load_time(self.row[DUE_AT])
+        return None if self.row[DUE_AT] is None else self._load_time(self.row[DUE_AT])
 
     @property
     def errors(self) -> tuple[AttemptError, ...]:
         """Why its attempts before this one failed: the first 3 errors and the last 7. Also of a dead letter that has
         moved to this queue."""
-        return load_errors(self.row[ERRORS], self.queue.context.engine.load_time)
+        return load_errors(self.row[ERRORS], self._load_time)
 
     @property
     def cancelled(self) -> bool:
@@ -275,6 +275,9 @@ class Claim:
         delivery is at most once.
         """
         return self.queue.extend(self, lease, connection=connection, now=now)
+
+    def _load_time(self, value: Any) -> datetime:
+        return self.queue._context.engine.load_time(value)  # noqa: SLF001 -- `ext` is above this file
 
 
 def note_cancelled(claim: Claim) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from tablequeue.bulk import arrow
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
+from tablequeue.ext import context_of
 from tablequeue.spark.microbatch import Idle
 from tablequeue.spark.options import Options, Position
 from tablequeue.topic import Subscription, Topic
@@ -74,7 +75,7 @@ class _Reader:
 
     def _open(self) -> Topic:
         topic = self._options.connect().topic(self._name)
-        self._check_table(topic.context.table.table_name)
+        self._check_table(context_of(topic).table.table_name)
         return topic
 
     def _check_table(self, table: str) -> None:
@@ -85,7 +86,7 @@ class _Reader:
 
     @property
     def _topic(self) -> Context:
-        return self._opened().context
+        return context_of(self._opened())
 
     def _partitions(self, start: int, end: int) -> list[OffsetPartition]:
         """Return the parts of a range of the log; an empty part if there is none, else Spark would read None."""
@@ -191,7 +192,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         starting = self._options.starting
         if self._options.subscription is None:
             return self._offset_of("beginning" if starting is None else starting)
-        subscription = self._subscription.context
+        subscription = context_of(self._subscription)
         if starting is not None:
             topics.move(subscription, self._offset_of(starting))
         position = topics.position(subscription)
@@ -202,7 +203,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         """Note in the subscription that all messages before an offset are in the sink."""
         if self._options.subscription is not None and offset != self._noted:
             end, given = self._given
-            topics.note(self._subscription.context, offset, self._who, monotonic() - given if end == offset else 0)
+            topics.note(context_of(self._subscription), offset, self._who, monotonic() - given if end == offset else 0)
             self._noted = offset
 
     @property
@@ -233,7 +234,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
 @lru_cache(maxsize=64)
 def _topic(database: Database, name: str, table: str) -> Topic:
     topic = database.topic(name)
-    if topic.context.table.table_name != table:
+    if context_of(topic).table.table_name != table:
         raise _created_again(name)
     return topic
 

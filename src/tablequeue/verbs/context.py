@@ -44,7 +44,7 @@ LOOK_EVERY = 0.75
 
 @dataclass(slots=True)
 class Context:
-    """One queue of one process, for the library's own rooms; `Consumer.context` is where they get it.
+    """One queue of one process, for the library's own rooms; `tablequeue.ext.context_of` is where they get it.
 
     Programs use the verbs of `Queue` instead: this may change with any version.
     """

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import Message
 from tablequeue.model.names import subscription_of
@@ -58,7 +59,7 @@ def overview(site: Site, request: Request) -> Response:
     def of_topic(name: str) -> tuple[Topic, Size, list[Shown]]:
         topic = site.database.topic(name)
         names = [subscription_of(name, each) for each in topic.subscriptions()]
-        return topic, size(topic.context), look(names, of_queue)
+        return topic, size(context_of(topic)), look(names, of_queue)
 
     return site.page(
         request,

@@ -9,6 +9,7 @@ from typing import cast
 
 from tablequeue.consumer import Consumer
 from tablequeue.errors import Locked
+from tablequeue.ext import context_of
 from tablequeue.model.message import Message
 from tablequeue.model.states import STATES, LiveState
 from tablequeue.verbs import inspect
@@ -46,7 +47,7 @@ def search(queue: Consumer, state: str, text: str, start: int | None) -> Page:
     of producer and consumer, regardless of case. Reads at most MOST_READ messages. One search at a time: `Locked` if
     another one takes long.
     """
-    context = queue.context.in_brief()
+    context = context_of(queue).in_brief()
     if not text:
         return _page(_walk(context, state, start, PAGE + 1), "", start)
     if not _searching.acquire(timeout=WAIT):
@@ -59,7 +60,7 @@ def search(queue: Consumer, state: str, text: str, start: int | None) -> Page:
 
 def has(queue: Consumer, id: int) -> bool:
     """Whether a message of the queue has that id, in any state."""
-    return inspect.find(queue.context.in_brief(), id) is not None
+    return inspect.find(context_of(queue).in_brief(), id) is not None
 
 
 def contains(message: Message, text: str) -> bool:

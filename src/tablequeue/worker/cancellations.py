@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from time import monotonic
 
+from tablequeue.ext import context_of
 from tablequeue.model.message import note_cancelled
 from tablequeue.verbs.cancel import told
 from tablequeue.worker.fetcher import Fetcher
@@ -53,7 +54,7 @@ def _look(fetcher: Fetcher) -> None:
     since = monotonic() - INTERVAL
     running = [assignment for assignment in fetcher.running() if (assignment.began_at or since) <= since]
     asked = [claim.id for assignment in running for claim in assignment.claims if claim.id not in assignment.told]
-    cancelled = told(fetcher.queue.context, asked)
+    cancelled = told(context_of(fetcher.queue), asked)
     for assignment in running:
         for claim in assignment.claims if cancelled else ():
             if claim.id in cancelled:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tablequeue.consumer import Consumer
 from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.model.message import PAYLOAD, Claim, error_text
 from tablequeue.observe.telemetry import processing
 from tablequeue.worker.ending import picklable
@@ -46,7 +47,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, database: Database, queue: Consumer) -> Address:
-        context = queue.context
+        context = context_of(queue)
         return cls(database.engine.url.render_as_string(hide_password=False), context.engine.schema, context.who)
 
 
@@ -202,7 +203,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
 
 def _outcomes(handler: Handler, queue: Consumer, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
-        load = queue.context.codec.load
+        load = context_of(queue).codec.load
         claims = [Claim(queue, row, load(row[PAYLOAD]), token) for row, token in parts]
         with processing(handler.queue, claims):
             outcomes = handler.outcomes(handler.function(handler.argument(claims)), len(claims))

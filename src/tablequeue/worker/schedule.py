@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from tablequeue.database import Database, destination
 from tablequeue.errors import BadInput, DriverMissing, TablequeueError
+from tablequeue.ext import context_of
 from tablequeue.verbs import schedule as schedules
 from tablequeue.verbs.push import check_text
 from tablequeue.worker.fetcher import TRANSIENT
@@ -85,11 +86,11 @@ def push_due(database: Database, schedule: Schedule, now: datetime | None = None
     both the message and the record of its time, or neither.
     """
     queue, options = destination(database, schedule.queue), schedule.options
-    last_pushed, clock = schedules.state(queue.context, schedule.name, now)
+    last_pushed, clock = schedules.state(context_of(queue), schedule.name, now)
     due = schedule.last(clock)
     if due > last_pushed:
         with database.engine.begin() as connection:
-            if schedules.advance(queue.context, schedule.name, due, now, connection):
+            if schedules.advance(context_of(queue), schedule.name, due, now, connection):
                 headers = {**(options.get("headers") or {}), "due": due.isoformat()}
                 queue.push(schedule.payload, connection=connection, now=now, **{**options, "headers": headers})
                 logger.info("%s: pushed for %s, due at %s", queue.name, schedule.name, due.isoformat())

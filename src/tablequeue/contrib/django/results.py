@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 
 from tablequeue.consumer import Consumer
 from tablequeue.contrib.django.compat import Task, TaskError, TaskResult, TaskResultStatus
+from tablequeue.ext import context_of
 from tablequeue.model.message import AttemptError, Claim, Message, traceback_of
 from tablequeue.queue import Queue
 from tablequeue.worker.completer import EXPIRED
@@ -98,7 +99,7 @@ def of_claim(alias: str, queue_name: str, claim: Claim, queue: Consumer) -> Task
         kwargs=claim.payload["kwargs"],
         backend=alias,
         errors=list(map(_error, before)),
-        worker_ids=[*(error.consumer or "" for error in before), queue.context.who],
+        worker_ids=[*(error.consumer or "" for error in before), context_of(queue).who],
     )
 
 
@@ -144,7 +145,7 @@ def enqueued_at(message: Message | Claim) -> datetime | None:
 
 def value_of(queue: Queue, id: int) -> Any:
     """Return what the task of a finished message returned."""
-    context = queue.context
+    context = context_of(queue)
     result = context.run(context.reads.result, {"id": id})
     return None if result is None else json.loads(result)
 

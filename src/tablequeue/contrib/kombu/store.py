@@ -14,6 +14,7 @@ import tablequeue
 from tablequeue.contrib.kombu.registry import Registry
 from tablequeue.contrib.kombu.settings import Settings, Transient, seconds, transient
 from tablequeue.errors import QueueDiffers, QueueNotFound
+from tablequeue.ext import context_of
 from tablequeue.model.message import Claim, NewMessage
 from tablequeue.queue import Queue
 
@@ -133,7 +134,7 @@ class Store:
         """Return what `queue` does, but as the catalogue has it now: it may have been dropped, and made again."""
         known = self._open.pop(name, None)
         found = self.queue(name)
-        if known is not None and found is not None and known.context.table.is_that_of(found.context.table):
+        if known is not None and found is not None and context_of(known).table.is_that_of(context_of(found).table):
             self._open[name] = found = known  # which consumers wait for
         return found
 
@@ -214,7 +215,7 @@ class Store:
                 again.push(message.payload, **options)
 
     def _clock(self) -> datetime:
-        context = self.transient.context
+        context = context_of(self.transient)
         return context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
 
 

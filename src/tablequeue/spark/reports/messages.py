@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from tablequeue.bulk import arrow
 from tablequeue.consumer import Consumer
+from tablequeue.ext import context_of
 from tablequeue.model.message import load_errors
 from tablequeue.model.pacing import LARGEST
 from tablequeue.queue import Queue
@@ -133,7 +134,7 @@ def _read(queue: Consumer, source: arrow.Source, within: arrow.Range) -> pa.Tabl
 
 def _parsed(queue: Consumer, read: pa.Table) -> pa.Table:
     """Return the messages with the columns of SCHEMA, and their errors from JSON."""
-    load_time = queue.context.engine.load_time
+    load_time = context_of(queue).engine.load_time
     errors = [_plain(load_errors(text and json.loads(text), load_time)) for text in read["errors"].to_pylist()]
     known = {name: read[name] for name in read.column_names} | {"errors": pa.array(errors, SCHEMA.field("errors").type)}
     return pa.table([known.get(field.name, pa.nulls(len(read), field.type)) for field in SCHEMA], SCHEMA)
