@@ -278,3 +278,12 @@ def test_dead_letters_of_groups_go_to_groups(db: Database) -> None:
     second = target.pop()
     assert second is not None
     assert second.payload == "b"
+
+
+def test_an_old_handle_of_a_queue_whose_table_has_its_first_name(db: Database, queue: Queue) -> None:
+    """Of a queue of an early version, whose table is named after it: its name is in the catalogue no more."""
+    context = context_of(queue)
+    table = context.table
+    context.become(context.engine.table("old", table.definition, "tq_old"))
+    context.look()
+    assert context.table.name == "old"

@@ -76,6 +76,8 @@ def test_refusals(db: Database) -> None:
     refuses(BadInput, queue.push, "x", after=["a"])
     refuses(BadInput, queue.push, "x", after=id)
     refuses(BadInput, queue.push, "x", after="1")
+    refuses(BadInput, queue.push, "x", after=[("plain", 1, 2)])
+    refuses(BadInput, queue.push, "x", after=[None])
     refuses(BadInput, queue.push, "x", after=[id], on_dead="never")
     refuses(BadInput, queue.push, "x", after=[id], delay=1, due=at(1))
     refuses(BadInput, queue.push, "x", after=[id], group="a")
@@ -187,6 +189,51 @@ def test_one_that_was_rescheduled_stays_so(db: Database) -> None:
     assert payloads(queue) == []
     assert found(queue, id).due_at == at(1000)
     assert rows(queue) == []
+
+
+def test_one_that_was_rescheduled_is_not_cancelled(db: Database) -> None:
+    queue = made(db, max_attempts=1)
+    id = queue.push("b", after=[queue.push("a")], on_dead="cancel")
+    assert id is not None
+    queue.reschedule(id, due=at(1000))
+    claimed(queue).fail("no")
+    assert payloads(queue) == []
+    assert (found(queue, id).state, found(queue, id).due_at) == ("scheduled", at(1000))
+    assert rows(queue) == []
+
+
+def test_takes_alone_find_the_ends(db: Database, place: Place) -> None:
+    """A consumer that only ever takes, in its own transactions, sees what waits for nothing any more."""
+    queue = made(db)
+    queue.push("b", after=[queue.push("a")])
+    taker = place.open().queue("work")
+    got: list[str] = []
+    for _ in range(4):  # a sweep beside a transaction may come after its claim
+        with db.engine.begin() as connection:
+            got += [message.payload for message in taker.take_many(9, connection=connection)]
+    assert got == ["a", "b"]
+    assert rows(queue) == []
+
+
+def test_what_a_transaction_took_is_waited_for_until_it_ends(db: Database) -> None:
+    queue = made(db)
+    queue.push("b", after=[queue.push("a")])
+    with db.engine.connect() as connection:
+        assert [message.payload for message in queue.take_many(9, connection=connection)] == ["a"]
+        queue.take_many(9, connection=connection)
+        connection.rollback()
+    assert payloads(queue) == ["a"]
+    assert payloads(queue) == ["b"]
+
+
+def test_dead_letters_of_what_is_waited_for_stay(db: Database) -> None:
+    queue, other = made(db), db.create_queue("other", payload="text")
+    db.create_queue("dead", payload="text")
+    queue.push("b", after=[("other", other.push("a"))])
+    refuses(BadInput, other.alter, dead_letter_to="dead")
+    assert payloads(other) == ["a"]
+    assert payloads(queue) == ["b"]
+    other.alter(dead_letter_to="dead")
 
 
 def test_what_waits_or_is_waited_for_is_not_moved(db: Database) -> None:

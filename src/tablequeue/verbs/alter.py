@@ -14,6 +14,7 @@ from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
 from tablequeue.model.definition import Definition, Kind
 from tablequeue.model.options import AlterOptions
 from tablequeue.verbs import catalogue, dead_letters
+from tablequeue.verbs.dependency_ends import awaited
 
 # What can be altered; the rest of a definition is in the tables that hold messages.
 ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
@@ -40,6 +41,11 @@ def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
         before = catalogue.entered(engine, name, row).definition
         definition = altered(before, options)
         target = _target(engine, cursor, name, definition, before)
+        if target is not None and before.dead_letter_to is None and awaited(cursor, table, {}):
+            raise BadInput(
+                f"Messages wait for those of {name!r}, whose dead letters would leave it as if they were finished.",
+                "Alter the queue when none waits.",
+            )
         there = table.redefined(definition, name, target)
         if definition != before:
             engine.catalogue.redefine(cursor, there, {**params, **catalogue.entry(there), "before": before})

@@ -87,6 +87,13 @@ class Context:
         """Run an operation in a transaction of its own, in a call that acts in that of the caller's `connection`."""
         return self.runner.run_beside(operation, self.table, params, connection)
 
+    def run_apart(
+        self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Connection | None
+    ) -> T:
+        """Run an operation beside the caller's transaction; within it only where no other one could write."""
+        run = self.run if self.engine.sweeps_within else self.run_beside
+        return run(operation, params, connection)
+
     def keep_current(self, connection: Connection | None = None) -> None:
         """Look whether the definition was altered, at most once in `LOOK_EVERY` seconds.
 
@@ -119,7 +126,9 @@ class Context:
 
     def _become(self, name: str, entry: str | None, connection: Connection | None) -> bool:
         """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""
-        values = json.loads(entry or "{}")
+        if entry is None:
+            return False
+        values = json.loads(entry)
         if values.pop("table", f"tq_{name}") != self.table.table_name:  # as in catalogue.table_in
             return False
         definition = definition_from(values)

@@ -35,6 +35,7 @@ class Claimed(Protocol):
 Dependency: TypeAlias = int | tuple[str, int] | Claimed
 """What a message waits for: the id of a message of the same queue, the name of a queue and an id, or a claim."""
 
+GIVE = "Give a list of ids, of pairs of the name of a queue and an id, or of claims."
 HOLDS = Ways(
     {
         "not dependencies": Refusal(
@@ -105,7 +106,7 @@ def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table
     """Return what the message waits for: the ids by the tables of their queues."""
     own = context.table.name
     if not isinstance(after, Iterable) or isinstance(after, str):
-        raise BadInput(f"after is {after!r}.", "Give the ids of messages in a list.")
+        raise BadInput(f"after is {after!r}.", GIVE)
     named: dict[str, set[int]] = {}
     for each in after:
         match each:
@@ -113,8 +114,10 @@ def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table
                 name = queue.name
             case (str(name), id):
                 pass
+            case int(id):
+                name = own
             case _:
-                name, id = own, each
+                raise BadInput(f"after has {each!r}, which names no message.", GIVE)
         named.setdefault(name, set()).add(checked_id(id))
     found: list[tuple[Table, list[int]]] = []
     for name, ids in named.items():

@@ -3,7 +3,8 @@
 Who finishes a message does nothing for those that wait for it: it would have to lock their rows, or ask whether there
 are any. Each sweep of a queue with dependencies looks which rows name messages that have left their queues, deletes
 these rows, and makes the messages due that have none left. Each step is one statement, and may be done twice. So a
-crash between two of them leaves the rest to the next sweep.
+crash between two of them leaves the rest to the next sweep. A sweep of a call with a caller's connection works beside
+that transaction; within it, where one writer holds the whole database.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import FAR
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.rows import EndedRow, NameRow
 from tablequeue.errors import QueueNotFound
+from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.context import Context
@@ -21,57 +26,73 @@ from tablequeue.verbs.context import Context
 ROWS = 1000
 
 
-def look(context: Context, now: datetime | None) -> int:
+def look(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
     """Make the messages of the queue due that wait for nothing any more. Return how many."""
     dependencies = context.engine.dependencies
-    noted = context.run(dependencies.awaited_tables, {})
+    noted = context.run_apart(dependencies.awaited_tables, {}, connection)
     if not noted:
         return 0
     others = [table for table in noted if table]  # the others are heads
-    there = {catalogue.table_in(row) for row in catalogue.rows(context.runner)} if others else set()
+    there = {catalogue.table_in(row) for row in context.run_apart(_names, {}, connection)} if others else set()
     for other in others:
         if other not in there:
-            _forget(context, context.run(dependencies.orphaned_dependencies, {"on_table": other, "n": ROWS}))
+            orphaned: Params = {"on_table": other, "n": ROWS}
+            _forget(context, context.run_apart(dependencies.orphaned_dependencies, orphaned, connection), connection)
             continue
         try:
-            _end(context, other, now)
+            _end(context, other, now, connection)
         except QueueNotFound:  # it was dropped meanwhile
             continue
-    heads = context.run(dependencies.freed_heads, {"n": ROWS})
+    heads = context.run_apart(dependencies.freed_heads, {"n": ROWS}, connection)
     if heads:
         freeing: Params = {
             "ids": context.engine.dump_ids(heads),
             "due": context.time(FAR, "due"),
             "now": context.time(now),
         }
-        context.run(dependencies.free_heads, freeing)
-        _forget(context, heads)
+        context.run_apart(dependencies.free_heads, freeing, connection)
+        _forget(context, heads, connection)
     return len(heads)
 
 
-def awaited(context: Context) -> bool:
+def awaited(cursor: Cursor, table: Table, _: Params) -> bool:
     """Return whether messages wait for those of the queue."""
-    engine = context.engine
+    engine = _engine(table)
     params: Params = {"table": engine.common_words()["dependencies"]}
-    has_table = context.runner.run(engine.catalogue.has_table, engine.shared, params)
-    return has_table and context.run(engine.dependencies.is_awaited, {})
+    there = engine.catalogue.has_table(cursor, engine.shared, params)
+    return there and engine.dependencies.is_awaited(cursor, table, {})
 
 
-def _end(context: Context, other: str, now: datetime | None) -> None:
+def _engine(table: Table) -> Engine:
+    assert isinstance(table.engine, Engine), "a class of the engine with its operations"
+    return table.engine
+
+
+def _names(cursor: Cursor, table: Table, params: Params) -> list[NameRow]:
+    engine = _engine(table)
+    return engine.catalogue.names(cursor, engine.shared, params)
+
+
+def _end(context: Context, other: str, now: datetime | None, connection: Connection | None) -> None:
     """Delete the rows about messages of the table `other` that have left it; cancel what a dead letter cancels."""
-    ended = context.runner.run(
-        context.engine.dependencies.ended_dependencies, _beside(context.table, other), {"on_table": other, "n": ROWS}
-    )
+    beside = _beside(context.table, other)
+
+    def ended_dependencies(cursor: Cursor, _: Table, params: Params) -> list[EndedRow]:
+        return context.engine.dependencies.ended_dependencies(cursor, beside, params)
+
+    params: Params = {"on_table": other, "due": context.time(FAR, "due"), "n": ROWS}
+    ended = context.run_apart(ended_dependencies, params, connection)
     cancelled = sorted({row.message for row in ended if row.cancels})
     if cancelled:
         cancelling: Params = {"ids": context.engine.dump_ids(cancelled), "now": context.time(now)}
-        context.run(context.messages.cancel, cancelling)
-    _forget(context, [row.id for row in ended])
+        context.run_apart(context.messages.cancel, cancelling, connection)
+    _forget(context, [row.id for row in ended], connection)
 
 
-def _forget(context: Context, rows: list[int]) -> None:
+def _forget(context: Context, rows: list[int], connection: Connection | None) -> None:
     if rows:
-        context.run(context.engine.dependencies.forget_dependencies, {"ids": context.engine.dump_ids(rows)})
+        params: Params = {"ids": context.engine.dump_ids(rows)}
+        context.run_apart(context.engine.dependencies.forget_dependencies, params, connection)
 
 
 def _beside(table: Table, other: str) -> Table:

@@ -137,10 +137,14 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         raise BadInput(f"The queue {has!r} has groups, and {lacks!r} has none.", "Move them between two of a kind.")
     if state is not None and state not in MOVED:
         raise BadInput(f"state is {state!r}.", f"Give one of: {', '.join(MOVED)}.")
-    if mine.dependencies or awaited(context):
+    if mine.dependencies:
         raise BadInput(
-            f"Messages of {name!r} wait for others, or others wait for them.",
-            "Have them finished there; or cancel them.",
+            f"Messages of {name!r} may wait for others, by their ids.", "Have them finished there; or cancel them."
+        )
+    if context.run(awaited, {}):
+        raise BadInput(
+            f"Messages wait for those of {name!r}, and would take those that move as finished.",
+            "Move them when none waits.",
         )
 
 

@@ -83,27 +83,17 @@ def end_leases(context: Context, now: datetime | None, connection: Connection | 
 # -- private -----------------------------------------------------------------------------------------------------------
 
 
-def _apart(context: Context, operation: Operation, params: Params, connection: Connection | None) -> int:
-    """Run a part of a sweep beside the caller's transaction; within it only where no other one could write."""
-    run = context.run if context.engine.sweeps_within else context.run_beside
-    return run(operation, params, connection)
-
-
 def _swept(context: Context, now: datetime | None, connection: Connection | None) -> int:
     more: Params = {"max_attempts": context.table.definition.max_attempts}
-    return _apart(context, context.messages.sweep, _bounded(context, now) | more, connection)
+    return context.run_apart(context.messages.sweep, _bounded(context, now) | more, connection)
 
 
 def _pumped(context: Context, now: datetime | None, connection: Connection | None) -> int:
-    return _apart(context, context.engine.ranges.pump, _bounded(context, now), connection)
-
-
-def _freed(context: Context, now: datetime | None, connection: Connection | None) -> int:
-    return 0 if connection is not None else dependency_ends.look(context, now)
+    return context.run_apart(context.engine.ranges.pump, _bounded(context, now), connection)
 
 
 def _expired(context: Context, now: datetime | None, connection: Connection | None) -> int:
-    return _apart(context, context.messages.expire, _bounded(context, now), connection)
+    return context.run_apart(context.messages.expire, _bounded(context, now), connection)
 
 
 def _expired_and_told(context: Context, now: datetime | None, connection: Connection | None) -> int:
@@ -144,7 +134,7 @@ Upkeep = Callable[[Context, datetime | None], int]
 SWEEPS: Ways[Sweep] = Ways(
     {
         "subscription not ranges": _pumped,
-        "dependencies": _freed,
+        "dependencies": dependency_ends.look,
         "": _swept,
         "expires not results": _expired,
         "expires results": _expired_and_told,

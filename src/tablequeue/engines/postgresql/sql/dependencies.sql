@@ -50,10 +50,14 @@ select 1 from {dependencies} where on_table = '{table}' limit 1;
 
 -- name: ended_dependencies
 -- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
--- whether such a one cancels the message that waits. Indexes: tq__dependencies_queue, the primary key. Locks: none.
-select waiting.id, waiting.message, other.id is not null and waiting.on_dead = 'cancel'
+-- whether such a one cancels the message that waits. One that was rescheduled is no longer due at :due, and stays.
+-- Indexes: tq__dependencies_queue, the primary keys. Locks: none.
+select
+    waiting.id, waiting.message,
+    other.id is not null and waiting.on_dead = 'cancel' and message.id is not null
 from {dependencies} as waiting
 left join {source} as other on other.id = waiting.on_id
+left join {queue} as message on message.id = waiting.message and message.due_at = cast(:due as timestamptz)
 where waiting.queue = '{table}' and waiting.on_table = :on_table
     and (other.id is null or (other.state = 'dead' and waiting.on_dead <> 'wait'))
 order by waiting.id
