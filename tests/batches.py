@@ -10,6 +10,7 @@ from typing import Any
 from tablequeue import BatchProgress, Claim, Database, NewMessage, Queue
 from tablequeue.errors import BatchNotFound
 from tablequeue.ext import context_of
+from tablequeue.verbs.batches import progress_of_open
 from tests.crashes import Steps, open_stepping, standing_at
 from tests.servers import Place
 from tests.support import at, claimed, design_group
@@ -151,6 +152,25 @@ def check_added(database: Database) -> None:
     assert progress(database, id) == {"waiting": 1, "finished": 1}
     claimed(queue).complete()
     assert called(database) == [("ended", id, {"total": 2, "finished": 2})]
+
+
+def check_seen(database: Database) -> None:
+    """A list of the open batches of a queue has the progress of each, and `stats` their number."""
+    queue = made(database)
+    others = database.create_queue("other", payload="text", batches=True)
+    first, ended, *_ = (opened(queue, payloads) for payloads in ("abc", "d", "ef", "g"))
+    opened(others, "h")
+    done, dead, _, last = queue.pop_many(4)
+    queue.complete_many([done, last])
+    dead.fail("no")
+    found = {batch.id: progress for batch, progress in progress_of_open(context_of(queue), 100, 0).items()}
+    assert [*found] == [batch.id for batch in queue.batches()]
+    assert ended not in found
+    assert numbers(found[first]) == {"in_progress": 1, "finished": 1, "dead": 1}
+    assert found == {id: database.batch(id).progress() for id in found}
+    assert [batch.id for batch in progress_of_open(context_of(queue), 1, first)] == [[*found][1]]
+    assert (queue.stats().open_batches, others.stats().open_batches) == (3, 1)
+    assert database.queue("called").stats().open_batches is None
 
 
 # -- processes that die ------------------------------------------------------------------------------------------------

@@ -193,6 +193,18 @@ MUTANTS: dict[str, tuple[dict[str, Callable[[str], str]], Callable[[Database], N
         batches.check_forgotten,
     ),
     "a message that is added uncounted": ({"count_batch": replaced(":pushed", "0")}, batches.check_added),
+    "a list with batches that have ended": (
+        {"batches_progress": replaced("where open_in =", "where queue =")},
+        batches.check_seen,
+    ),
+    "a list with the numbers of one batch for all": (
+        {"batches_progress": replaced(r"batch_id = batch\.id", "batch_id = 1")},
+        batches.check_seen,
+    ),
+    "a number of batches with those of other queues": (
+        {"stats_batches": replaced("where open_in = '.*?'", "where open_in is not null")},
+        batches.check_seen,
+    ),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}
 

@@ -45,7 +45,9 @@ def test_a_list_has_the_open_batches(run: Run, db: Database) -> None:
     assert [(one["batch"], one["total"], one["waiting"]) for one in shown] == [(ids[0], 2, 1), (ids[1], 1, 1)]
     assert lines(run("batch", "list", "reports", "--after", ids[0], "-n", 1, "--json")) == shown[1:]
     assert f"{ids[1]}" in run("batch", "list", "reports").stdout
+    assert "batches" in run("stats").stdout
     db.create_queue("plain")
+    assert "batches" not in run("stats", "plain").stdout
     assert "has no batches" in run("batch", "list", "plain", code=1).stderr
 
 

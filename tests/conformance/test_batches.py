@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from time import monotonic
@@ -12,6 +13,8 @@ import pytest
 import tablequeue.aio
 from tablequeue import ALL, Database, NewMessage
 from tablequeue.errors import BadDefinition, BadInput, BadPayload, BatchNotFound, DuplicateKey, LeaseLost, QueueNotFound
+from tablequeue.ext import context_of
+from tablequeue.verbs.batches import progress_of_open
 from tests.async_support import PATIENCE, in_loop
 from tests.batches import (
     ENGINES,
@@ -21,6 +24,7 @@ from tests.batches import (
     check_batch,
     check_dead,
     check_repair,
+    check_seen,
     check_withdrawn,
     completed_without_a_look,
     made,
@@ -29,6 +33,7 @@ from tests.batches import (
     progress,
     swept,
 )
+from tests.crashes import Steps, open_stepping
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, refuses
 
@@ -53,6 +58,29 @@ def test_a_dead_letter(db: Database) -> None:
 
 def test_a_sweep_repairs(db: Database) -> None:
     check_repair(db)
+
+
+def test_open_batches_are_seen(db: Database) -> None:
+    check_seen(db)
+
+
+def test_open_batches_cost_one_statement_for_each_queue(db: Database, place: Place) -> None:
+    """However many there are; and a queue without batches is asked nothing about them."""
+    for _ in range(5):
+        opened(made(db))
+    steps = Steps(lambda number, words: None)
+    stepping = open_stepping(place, steps)
+
+    def statements(act: Callable[[], object]) -> int:
+        act()  # opens a connection
+        steps.count, steps.armed = 0, True
+        act()
+        steps.armed = False
+        return steps.count
+
+    work, plain = stepping.queue("work"), stepping.queue("called")
+    assert statements(lambda: progress_of_open(context_of(work), 100, 0)) == 1
+    assert statements(work.stats) == statements(plain.stats) + 1
 
 
 def test_without_the_block_nothing_is_pushed(db: Database) -> None:

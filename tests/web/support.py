@@ -97,6 +97,13 @@ def bury(queue: Queue, payloads: list[Any], error: str = "no") -> list[int]:
 
 def fill(database: Database) -> None:
     """Create a queue of each kind, with messages in every state."""
+    reports = database.create_queue("reports", batches=True, max_attempts=1)
+    for number in (7, 400):
+        with reports.batch() as batch:
+            batch.push_many(range(number))
+    done, dead, *_ = reports.pop_many(6)
+    done.complete()
+    dead.fail("no")
     work = database.create_queue("work", max_attempts=1)
     work.push_many([{"n": number} for number in range(5)])
     work.pop_many(2)

@@ -17,6 +17,7 @@ PATHS = (
     "/queues/work",
     "/queues/once",
     "/queues/plain",
+    "/queues/reports",
     "/queues/work/messages?state=dead",
     "/queues/work/messages?state=finished",
     "/queues/work/messages/1",
@@ -82,6 +83,23 @@ def test_a_queue_is_paused_and_a_message_rescheduled(page: Page, queues: Databas
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     assert claimed(queue).id == id
+
+
+def test_a_batch_is_cancelled(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work", batches=True)
+    ids = []
+    for payloads in ("ab", "cde"):
+        with queue.batch() as batch:
+            batch.push_many(payloads)
+        ids.append(batch.id)
+    claimed(queue)
+    page.goto("/queues/work")
+    expect(page.get_by_role("img", name="1 in progress, 1 waiting")).to_be_visible()
+    page.get_by_label(f"Cancel batch {ids[1]}").click()
+    assert len(queue.batches()) == 2
+    page.get_by_role("button", name="Yes, cancel it").click()
+    expect(page.get_by_text("3 cancelled or told to stop.")).to_be_visible()
+    assert [batch.id for batch in queue.batches()] == ids[:1]
 
 
 def test_a_page_follows_the_queue(page: Page, queues: Database) -> None:

@@ -235,6 +235,24 @@ def test_messages_are_cancelled(client: Client, queues: Database) -> None:
     assert client.post(f"/queues/letters/messages/{first}/cancel", {}).status == 403
 
 
+def test_batches_are_cancelled(client: Client, queues: Database) -> None:
+    queue, other = (queues.create_queue(name, batches=True) for name in ("letters", "other"))
+    with queue.batch() as batch:
+        batch.push_many("ab")
+    path = f"/queues/letters/batches/{batch.id}/cancel"
+    form = {"csrf": client.csrf("/queues/letters")}
+    assert client.post(path, {}).status == 403
+    assert client.post(path, form, origin="https://evil.example").status == 403
+    assert client.post(path.replace("letters", "other"), form).status == 400
+    assert client.post(path.replace(f"/{batch.id}/", "/99/"), form).status == 404
+    with serving(queues) as readers:
+        assert "Cancel" not in readers.get("/queues/letters").text
+        assert readers.post(path, {"csrf": readers.csrf()}).status == 403
+    assert (queue.stats().open_batches, other.stats().open_batches) == (1, 0)
+    assert client.post(path, form).headers["location"] == "/queues/letters?batch=2"
+    assert queue.stats().open_batches == 0
+
+
 def test_a_queue_is_paused_and_resumed(client: Client, queues: Database) -> None:
     queue = queues.create_queue("letters")
     queue.push("a")

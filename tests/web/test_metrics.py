@@ -61,6 +61,15 @@ def test_the_numbers_of_every_queue(client: Client, queues: Database) -> None:
     assert ("push_rate", (("queue", "bare"),)) not in found
 
 
+def test_the_open_batches_of_queues_that_have_batches(client: Client, queues: Database) -> None:
+    queues.create_queue("plain")
+    with queues.create_queue("work", batches=True).batch() as batch:
+        batch.push("a")
+    found = scrape(client)
+    assert found["open_batches", (("queue", "work"),)] == 1
+    assert ("open_batches", (("queue", "plain"),)) not in found
+
+
 def test_the_lag_of_every_subscription(client: Client, queues: Database) -> None:
     topic = queues.create_topic("events")
     mail = topic.subscribe("mail")

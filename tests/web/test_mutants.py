@@ -62,6 +62,18 @@ def purges_for_a_redrive(patch: Patch) -> None:
     patch.setitem(actions.VERBS, "redrive", ("redriven", "purge_dead"))
 
 
+def cancels_any_batch(patch: Patch) -> None:
+    patch.setattr(actions, "name_of", lambda request: "letters")
+
+
+def allows_every_action(patch: Patch) -> None:
+    patch.setattr(actions, "_need_actions", lambda site: None)
+
+
+def batch(client: Client, queues: Database) -> None:
+    test_guard.test_batches_are_cancelled(client, queues)
+
+
 def hostile(client: Client, queues: Database) -> None:
     test_pages.test_hostile_words_are_shown_and_nothing_else(client, queues, "payload")
 
@@ -118,6 +130,8 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
     "searches at the same time": (searches_at_once, one_search, {}),
     "no policy": (sends_no_headers, headers, {}),
     "a redrive that purges": (purges_for_a_redrive, dead_letters, {}),
+    "a batch of any queue": (cancels_any_batch, batch, {}),
+    "an action for readers": (allows_every_action, batch, {}),
 }
 
 

@@ -11,7 +11,9 @@ from tablequeue.cli.commands import Group, Settings
 from tablequeue.cli.messages import time_text
 from tablequeue.cli.options import COUNT, ID
 from tablequeue.cli.output import print_fields, print_json, print_table
-from tablequeue.verbs.batches import Batch
+from tablequeue.ext import context_of
+from tablequeue.model.batch import BatchProgress
+from tablequeue.verbs.batches import Batch, progress_of_open
 
 TIMES = ("opened_at", "failed_at", "ended_at")
 COLUMNS = ("batch", "total", "waiting", "in_progress", "finished", "dead", "cancelled", "opened_at")
@@ -30,7 +32,8 @@ def batch() -> None:
 def list_(settings: Settings, queue: str, number: int, after: int) -> None:
     """List the open batches of QUEUE by their ids, with the numbers of their messages."""
     with settings.database() as database:
-        rows = [_values(one) for one in database.queue(queue).batches(number, after=after)]
+        found = progress_of_open(context_of(database.queue(queue)), number, after)
+    rows = [_values(batch, progress) for batch, progress in found.items()]
     if settings.json:
         for values in rows:
             print_json(values)
@@ -47,7 +50,8 @@ def list_(settings: Settings, queue: str, number: int, after: int) -> None:
 def show(settings: Settings, id: int) -> None:
     """Show how many messages of the batch ID wait, are in progress, finished, dead and cancelled."""
     with settings.database() as database:
-        values = _values(database.batch(id))
+        batch = database.batch(id)
+        values = _values(batch, batch.progress())
     if settings.json:
         print_json(values)
     else:
@@ -71,6 +75,5 @@ def cancel(settings: Settings, id: int) -> None:
         click.echo(f"{cancelled} cancelled or told to stop")
 
 
-def _values(batch: Batch) -> dict[str, Any]:
-    progress = batch.progress()
+def _values(batch: Batch, progress: BatchProgress) -> dict[str, Any]:
     return {"batch": batch.id, "queue": batch.queue, "total": progress.total, **dataclasses.asdict(progress)}

@@ -12,7 +12,7 @@ from tablequeue.errors import TablequeueError
 from tablequeue.verbs.readable import in_progress, notes_of
 from tablequeue.verbs.stats import Activity, Lag, Stats, Times
 
-COLUMNS = "queue lag ready scheduled blocked in_progress dead oldest_age finished".split()
+COLUMNS = "queue lag ready scheduled blocked in_progress dead open_batches oldest_age finished".split()
 TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
 
 
@@ -50,6 +50,7 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
             print_json(stats_record(each))
     elif found:
         shown = {"blocked": grouped, "lag": any(each.lag for each in found)}
+        shown["open_batches"] = any(each.open_batches for each in found)
         columns = [column for column in COLUMNS if shown.get(column, True)]
         rows = [[*(_cell(each, column) for column in columns[:-1]), finished_cell(each)] for each in found]
         print_table([column.replace("_", " ") for column in columns], rows)

@@ -51,6 +51,11 @@ class Batches(Part):
         row = self._row(cursor, table, "batch_progress", params)
         return row and BatchRow(*row)
 
+    def batches_progress(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, BatchRow]]:
+        """Return up to `n` open batches of the queue with ids above `after`, by id, each with its numbers."""
+        rows = self._rows(cursor, table, "batches_progress", params)
+        return [(id, BatchRow(*numbers)) for id, *numbers in rows]
+
     def uncancelled(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Return up to `n` messages of the batch `id` that were not told to stop; dead letters if `dead` is 1."""
         return [row[0] for row in self._rows(cursor, table, "uncancelled", params)]

@@ -322,6 +322,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_failed": "keep",
             "stats_pushed": "keep",
             "stats_expired": "expires keep",
+            "stats_batches": "batches",
         },
     ),
     "stats_finished": Operation(Effect.READ, others="range_stats_finished"),
@@ -365,6 +366,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "note_failed": Operation(Effect.STEP),
     "end_batch": Operation(Effect.STEP),
     "batch_progress": Operation(Effect.READ),
+    "batches_progress": Operation(Effect.READ),
     "uncancelled": Operation(Effect.READ),
     "forget_batches": Operation(Effect.UPKEEP),
     # Dependencies

@@ -92,7 +92,8 @@ class Reads(Part):
         definition = table.definition
         counted = definition.expires and definition.keeps_history
         expired = self._row(cursor, table, "stats_expired", params)[0] if counted else None
-        return StatsRow(*(*row, finished, None, expired))
+        batches = self._row(cursor, table, "stats_batches", params)[0] if definition.batches else None
+        return StatsRow(*(*row, finished, None, expired, batches))
 
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
         """Return the last `n` messages finished less than `age` seconds ago, the last one first."""

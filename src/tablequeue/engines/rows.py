@@ -59,6 +59,7 @@ class StatsRow(NamedTuple):
     lag: tuple[int, float | None] | None = None
     """Of a subscription: the messages that no consumer has claimed, and the age of the first ready one."""
     expired: int | None = None
+    open_batches: int | None = None
 
 
 class RangesRow(NamedTuple):

@@ -189,6 +189,14 @@ def of_queue(context: Context, n: int, after: int) -> list[Batch]:
     return [Batch(context, each.id) for each in context.run(context.engine.batches.open_batches, params)]
 
 
+def progress_of_open(context: Context, n: int, after: int) -> dict[Batch, BatchProgress]:
+    """Return up to `n` open batches of the queue with ids above `after`, by id, each with its progress: one read."""
+    check(context.table, BATCHES)
+    params: Params = {"after": checked_id(after), "n": count(n, "n")}
+    rows = context.run(context.engine.batches.batches_progress, params)
+    return {Batch(context, id): batch_ends.progress_of(context, row) for id, row in rows}
+
+
 def find(runner: Runner, id: int, who: str) -> Batch:
     """Return the batch of that id; `BatchNotFound` if there is none."""
     engine = runner.engine

@@ -114,6 +114,7 @@ class Stats:
     per_group      how many messages of a group may be in progress at once; None: no limit.
     group_rate     how many messages of a group may be claimed a second; None: no limit.
     expired     messages of the history that expired, up to 100,000; None where messages do not expire.
+    open_batches   batches that have not ended, up to 100,000; None of a queue without batches.
     paused_until   when the pause of its claims ends, in the year 9999 if only `resume` ends it; None if there is none.
     """
 
@@ -129,6 +130,7 @@ class Stats:
     window: Window | None = None
     lag: Lag | None = None
     expired: int | None = None
+    open_batches: int | None = None
     paused_until: datetime | None = None
     concurrency: int | None = None
     rate: float | None = None

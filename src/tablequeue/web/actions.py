@@ -82,6 +82,23 @@ async def cancel(site: Site, request: Request) -> Response:
     return RedirectResponse(f"{link_of(name)}/messages?{done}", 303)
 
 
+async def cancel_batch(site: Site, request: Request) -> Response:
+    """Cancel the messages of a batch of the queue, and tell the consumers of the others to stop."""
+    _need_actions(site)
+    await _form(site, request)
+    name, id = name_of(request), int(request.path_params["id"])
+
+    def call_verb() -> int:
+        batch = site.database.batch(id)
+        if batch.queue != name:
+            raise BadInput(f"Batch {id} is of the queue {batch.queue}.", "Go back to the page of that queue.")
+        return batch.cancel()
+
+    number = await run_in_threadpool(call_verb)
+    log.info("batch %d cancelled", id, extra={"queue": name, "number": number})
+    return RedirectResponse(f"{link_of(name)}?batch={number}", 303)
+
+
 async def pause(site: Site, request: Request) -> Response:
     """Pause the claims of a queue until they are resumed, or resume them."""
     _need_actions(site)

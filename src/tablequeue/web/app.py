@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, BadName, Locked, QueueNotFound, TablequeueError, Unreachable
+from tablequeue.errors import BadInput, BadName, BatchNotFound, Locked, QueueNotFound, TablequeueError, Unreachable
 from tablequeue.observe.health import PATHS, Health
 from tablequeue.web import actions, pages
 from tablequeue.web.guard import Guard, Session
@@ -33,6 +33,7 @@ OF_QUEUE: tuple[tuple[Any, ...], ...] = (
     ("/messages/{id:int}/payload", pages.payload),
     ("/dead", actions.dead, "POST"),
     ("/pause", actions.pause, "POST"),
+    ("/batches/{id:int}/cancel", actions.cancel_batch, "POST"),
     ("/messages/{id:int}/cancel", actions.cancel, "POST"),
     ("/messages/{id:int}/reschedule", actions.reschedule, "POST"),
 )
@@ -107,6 +108,7 @@ def _checked(url: str) -> str:
 
 _STATUS: dict[type[TablequeueError], int] = {
     QueueNotFound: 404,
+    BatchNotFound: 404,
     BadInput: 400,
     BadName: 400,
     Unreachable: 503,

@@ -37,6 +37,7 @@ NOW: dict[str, tuple[str, Callable[[Stats], float | None]]] = {
         "Seconds since the first of them was pushed; 0 if there is none.",
         lambda stats: (stats.lag.seconds or 0) if stats.lag else None,
     ),
+    "open_batches": ("Batches that have not ended, up to 100,000.", attrgetter("open_batches")),
     "concurrency_limit": ("Messages that may be in progress at once.", attrgetter("concurrency")),
     "rate_limit": ("Messages that may be claimed a second.", attrgetter("rate")),
     "group_concurrency_limit": ("Messages of a group that may be in progress at once.", attrgetter("per_group")),

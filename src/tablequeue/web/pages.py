@@ -18,6 +18,7 @@ from tablequeue.model.message import Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
 from tablequeue.topic import Topic
+from tablequeue.verbs.batches import progress_of_open
 from tablequeue.verbs.stats import Stats
 from tablequeue.verbs.topics import Size, size
 from tablequeue.web import search
@@ -27,7 +28,8 @@ T = TypeVar("T")
 Shown = tuple[Definition, Stats]
 """A queue or a subscription, in a table of them."""
 
-# The windows of statistics that a page offers, in seconds.
+# Open batches that the page of a queue shows, the oldest ones.
+MOST_BATCHES = 50
 # The parameters that tell what an action did, and how a page says it.
 DONE = {
     "redriven": "redriven",
@@ -35,7 +37,9 @@ DONE = {
     "cancelled": "cancelled",
     "told": "told to stop",
     "rescheduled": "rescheduled",
+    "batch": "cancelled or told to stop",
 }
+# The windows of statistics that a page offers, in seconds.
 WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 
@@ -76,7 +80,17 @@ def queue(site: Site, request: Request) -> Response:
     queue = site.database.consumer(name_of(request))
     window = _window(request)
     stats = queue.stats(window=window)
-    return site.page(request, "queue.html", queue=queue, stats=stats, window=window, windows=WINDOWS)
+    batches = progress_of_open(context_of(queue), MOST_BATCHES, 0) if stats.open_batches else {}
+    return site.page(
+        request,
+        "queue.html",
+        queue=queue,
+        stats=stats,
+        batches=batches,
+        window=window,
+        windows=WINDOWS,
+        done=_done(request),
+    )
 
 
 def messages(site: Site, request: Request) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from markupsafe import Markup
@@ -33,6 +33,18 @@ def flow(pushed: Sequence[int], finished: Sequence[int], failed: Sequence[int], 
         f"{seconds:g} seconds"
     )
     return Markup(_svg("flow", words, shapes))
+
+
+def bar(shares: Mapping[str, int]) -> Markup:
+    """Return a bar that is divided by the shares, each in the colour of its name."""
+    total = sum(shares.values()) or 1
+    words = escape(", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in shares.items() if number))
+    shapes, start = "", 0.0
+    for name, number in shares.items():
+        width = WIDTH * number / total
+        shapes += f'<rect class="{name}" x="{start:.1f}" y="0" width="{width:.1f}" height="{HEIGHT}"/>'
+        start += width
+    return Markup(_svg("bar", words or "nothing", shapes))
 
 
 def _svg(kind: str, words: str, shapes: str) -> str:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tablequeue.database import Database
+from tablequeue.model.batch import BatchProgress
 from tablequeue.model.message import AttemptError, Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
@@ -23,6 +24,8 @@ from tablequeue.web.guard import Session
 # Maximum characters of a payload or an error on a page. A payload can be downloaded completely.
 LONGEST = 20_000
 PREVIEW = 200
+# The numbers of a batch, in the order of its bar.
+SHARES = ("finished", "in_progress", "waiting", "dead", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,18 @@ def _environment() -> Environment:
         "duration": duration,
         "size": size,
         "time": time,
+        "shares": shares,
         "preview": preview,
         "last_error": last_error,
     }
     environment.globals |= {
         "spark": plots.spark,
         "flow": plots.flow,
+        "bar": plots.bar,
         "pauses_of": pauses_of,
         "estimates_of": estimates_of,
         "link_of": link_of,
+        "SHARES": SHARES,
     }
     return environment
 
@@ -104,6 +110,11 @@ def visible(value: Any) -> Any:
     return "".join(
         char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in value
     )
+
+
+def shares(progress: BatchProgress) -> dict[str, int]:
+    """Return the numbers of a batch, in the order of its bar."""
+    return {name: getattr(progress, name) for name in SHARES}
 
 
 def preview(message: Message) -> str:

@@ -5,7 +5,8 @@ const EVERY = 4000;
 
 async function refresh() {
   const main = document.querySelector("main[data-refresh]");
-  if (!main || document.hidden) return;
+  // A question that somebody is about to answer stays.
+  if (!main || document.hidden || main.querySelector(".sure[open]")) return;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "manual" });
     if (!answer.ok) return;

@@ -120,24 +120,30 @@ where id = :id;
 delete from {batch_counts} where batch_id = :id;
 
 -- name: batch_progress
--- The batch :id: when it was opened, has failed and has ended; its messages when it was opened, those that left without
--- being completed, and the dead letters, final if it has ended; what was counted since; and the messages that wait, are
--- in progress, and are dead letters now.
+-- The numbers of the batch :id.
 -- Indexes: the primary key, tq__batch_counts_batch; {table}__batch, all of the batch. Locks: none.
 select
-    opened_at,
-    failed_at,
-    ended_at,
-    pushed,
-    cancelled,
-    dead,
-    cast(coalesce((select sum(pushed) from {batch_counts} where batch_id = :id), 0) as bigint),
-    cast(coalesce((select sum(cancelled) from {batch_counts} where batch_id = :id), 0) as bigint),
-    (select count(*) from {queue} where batch_id = :id and state in ('blocked', 'ready', 'scheduled')),
-    (select count(*) from {queue} where batch_id = :id and state = 'in_progress'),
-    (select count(*) from {queue} where batch_id = :id and state = 'dead')
-from {batches}
-where id = :id;
+    {batch_numbers}
+from {batches} as batch
+where batch.id = :id;
+
+-- name: batches_progress
+-- Up to :n open batches of the queue with ids above :after, in order of ids, each with its numbers.
+-- Indexes: tq__batches_open, tq__batch_counts_batch; {table}__batch, all of each batch. Locks: none.
+select
+    batch.id,
+    {batch_numbers}
+from (
+    select * from {batches}
+    where open_in = '{table}' and id > :after
+    order by id
+    limit :n
+) as batch
+order by batch.id;
+
+-- name: stats_batches
+-- How many batches of the queue are open, up to 100,000. Index: tq__batches_open. Locks: none.
+select count(*) from (select 1 from {batches} where open_in = '{table}' limit 100000) as few;
 
 -- name: uncancelled
 -- Up to :n messages of the batch :id that were not told to stop; dead letters if :dead is 1.
