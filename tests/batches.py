@@ -248,3 +248,30 @@ def is_there(database: Database, id: int) -> bool:
     except BatchNotFound:
         return False
     return True
+
+
+def check_results(database: Database) -> None:
+    """A batch has the results of its own finished messages, in pages, as long as the history has the messages."""
+    queue = made(database, results=True)
+    queue.push("alone")
+    opened(queue, "x")
+    id = opened(queue, "abcd")
+    batch = database.batch(id)
+    assert batch.results() == {}
+    queue.complete(claimed(queue), result="alone")
+    queue.complete(claimed(queue), result="of another batch")
+    a, b, c, d = queue.pop_many(4)
+    queue.complete_many([a, b], results=[{"n": 1}, None])
+    assert batch.results() == {a.id: {"n": 1}}
+    queue.complete(c, result="c")
+    with database.engine.begin() as connection:
+        queue.complete(d, result=[4], connection=connection)
+        assert batch.results() == {a.id: {"n": 1}, c.id: "c"}, "not committed"
+    assert swept(queue) is None
+    assert len(called(database)) == 2
+    assert batch.results() == {a.id: {"n": 1}, c.id: "c", d.id: [4]}
+    assert list(batch.results()) == [a.id, c.id, d.id]
+    assert batch.results(2) == {a.id: {"n": 1}, c.id: "c"}
+    assert batch.results(2, after=c.id) == {d.id: [4]}
+    queue.purge_history(0)
+    assert batch.results() == {}

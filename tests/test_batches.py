@@ -193,6 +193,11 @@ MUTANTS: dict[str, tuple[dict[str, Callable[[str], str]], Callable[[Database], N
         batches.check_forgotten,
     ),
     "a message that is added uncounted": ({"count_batch": replaced(":pushed", "0")}, batches.check_added),
+    "a result without its batch": (
+        {"keep_results": replaced(r"(values \(\S+, )\S+,", r"\1null,")},
+        batches.check_results,
+    ),
+    "the results of all batches": ({"batch_results": replaced("batch_id = .* and", "")}, batches.check_results),
     "a list with batches that have ended": (
         {"batches_progress": replaced("where open_in =", "where queue =")},
         batches.check_seen,

@@ -84,6 +84,11 @@ HELD_6 = {
         "range": "ad5084f37f6b0f75735584d94a17ecd3",
     },
 }
+HELD_7 = {
+    "sqlite": "1353b9966c3704755b48145e69fc36ec",
+    "postgresql": "7f916ca55a3ba4dec0d83c14ed63ae0e",
+    "mariadb": "270f28d7b522c9ee6c7f2a38942d14e7",
+}
 
 
 @pytest.fixture
@@ -130,6 +135,15 @@ def sixth(place: Place, kind: Kind) -> Place:
     in progress; `events/mail` seven detached messages and two of a range in progress; `batched` an open batch.
     """
     return filled(place, kind, 6)
+
+
+@pytest.fixture
+def seventh(place: Place, kind: Kind) -> Place:
+    """A place of version 7, with the queues `plain` and `batched`, which has results.
+
+    A batch of three messages is open in `batched`: the first is finished, and the second one in progress.
+    """
+    return filled(place, kind, 7)
 
 
 def filled(place: Place, kind: Kind, version: int, **renamed: str) -> Place:
@@ -430,3 +444,15 @@ def test_messages_in_packs_of_version_6_are_rows(sixth: Place, kind: Kind) -> No
     if kind.name == "postgresql":
         left = "select 1 from pg_class where relname ~ '__pack(s|ed)' and relnamespace = cast(%s as regnamespace)"
         assert sixth.execute(left, (sixth.schema,)) == []
+
+
+def test_results_of_version_8_name_their_batches(seventh: Place, kind: Kind) -> None:
+    database = seventh.open()
+    assert database.upgrade() == {"batched": 7, "plain": 7}
+    batched = database.queue("batched")
+    (opened,) = batched.batches()
+    assert (batched.result(1), opened.results()) == ({"n": 1}, {})
+    batched.complete(Claim.of(batched, 2, HELD_7[kind.name]), result={"n": 2})
+    assert opened.results() == {2: {"n": 2}}
+    claimed(database.queue("plain")).complete()
+    assert [finding for finding in database.doctor() if "index" in finding.cause] == []

@@ -156,14 +156,14 @@ def first(tmp_path: Path) -> None:
 
 def test_upgrade(run: Run, first: None) -> None:
     assert "tablequeue upgrade" in run("pop", "work", code=1).stderr
-    assert lines(run("upgrade", "--json"))[0] == {"queue": "plain", "before": 1, "now": 7}
-    assert run("upgrade").stdout.splitlines()[0] == "plain: schema version 7, already"
+    assert lines(run("upgrade", "--json"))[0] == {"queue": "plain", "before": 1, "now": 8}
+    assert run("upgrade").stdout.splitlines()[0] == "plain: schema version 8, already"
     run("pop", "work")
 
 
 def test_upgrade_says_from_which_version(run: Run, first: None) -> None:
     assert run("upgrade").stdout.splitlines() == [
-        f"{name}: schema version 7, from 1" for name in ("plain", "words", "work")
+        f"{name}: schema version 8, from 1" for name in ("plain", "words", "work")
     ]
 
 

@@ -24,6 +24,7 @@ from tests.batches import (
     check_batch,
     check_dead,
     check_repair,
+    check_results,
     check_seen,
     check_withdrawn,
     completed_without_a_look,
@@ -58,6 +59,14 @@ def test_a_dead_letter(db: Database) -> None:
 
 def test_a_sweep_repairs(db: Database) -> None:
     check_repair(db)
+
+
+def test_the_results_of_a_batch(db: Database) -> None:
+    check_results(db)
+
+
+def test_a_queue_without_results_has_none_of_a_batch(db: Database) -> None:
+    refuses(BadInput, db.batch(opened(made(db))).results)
 
 
 def test_open_batches_are_seen(db: Database) -> None:
@@ -437,7 +446,7 @@ def test_open_batches_are_looked_at_in_turn(db: Database, monkeypatch: pytest.Mo
 async def test_the_async_verbs(place: Place) -> None:
     async with await tablequeue.aio.connect(place.url, schema=place.schema) as db:
         await db.create_queue("called", payload="text")
-        queue = await db.create_queue("work", payload="text", batches=True)
+        queue = await db.create_queue("work", payload="text", batches=True, results=True)
         with pytest.raises(BadPayload):
             async with queue.batch(then=THEN) as batch:
                 batch.push_many(["a", 1])
@@ -450,7 +459,8 @@ async def test_the_async_verbs(place: Place) -> None:
         found = await db.batch(batch.id)
         assert (found.id, found.queue) == (more.id, "work")
         assert numbers(await found.progress()) == {"waiting": 2, "in_progress": 1}
-        await message.complete()
+        await message.complete(result="done")
+        assert await found.results() == {message.id: "done"}
         assert await found.cancel() == 2
         assert numbers(await found.progress()) == {"finished": 1, "cancelled": 2}
         assert [message.payload for message in await (await db.queue("called")).peek(9)] == ["ended"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from tablequeue.aio.threads import Threads
 from tablequeue.model.batch import BatchProgress
@@ -32,6 +33,10 @@ class AsyncBatch:
     async def progress(self) -> BatchProgress:
         """Return the progress of the batch; see `Batch.progress`."""
         return await self._threads.run(self._own.progress)
+
+    async def results(self, n: int = 1000, *, after: int = 0) -> dict[int, Any]:
+        """Return the results of messages of the batch; see `Batch.results`."""
+        return await self._threads.run(partial(self._own.results, n, after=after))
 
     async def cancel(self, *, now: datetime | None = None) -> int:
         """Cancel the messages; see `Batch.cancel`."""

@@ -315,7 +315,7 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
-    schema_version: ClassVar[int] = 7
+    schema_version: ClassVar[int] = 8
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
     no_group: ClassVar[str] = "''"

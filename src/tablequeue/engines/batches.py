@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.parts import Part
+from tablequeue.engines.parts import Part, pairs
 from tablequeue.engines.rows import BatchRow, OpenBatchRow, PushesRow
 
 
@@ -18,6 +20,10 @@ class Batches(Part):
         """Return whether the message `id` is held under `token`, and its batch. It stays so in this transaction."""
         row = self._row(cursor, table, "batch_of", params)
         return (False, None) if row is None else (True, row[0])
+
+    def batches_of(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        """Return those messages among `ids` that are held under `token` and are in a batch, each with its batch."""
+        return pairs(self._rows(cursor, table, "batches_of", params))
 
     def count_batch(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Count the `pushed` messages that this transaction adds to the batch `batch_id`."""
@@ -55,6 +61,10 @@ class Batches(Part):
         """Return up to `n` open batches of the queue with ids above `after`, by id, each with its numbers."""
         rows = self._rows(cursor, table, "batches_progress", params)
         return [(id, BatchRow(*numbers)) for id, *numbers in rows]
+
+    def batch_results(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        """Return up to `n` results of messages of the batch `id` with ids above `after`, by id, as JSON."""
+        return pairs(self._rows(cursor, table, "batch_results", params))
 
     def uncancelled(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Return up to `n` messages of the batch `id` that were not told to stop; dead letters if `dead` is 1."""

@@ -72,6 +72,7 @@ CREATE = {
     "create_stripes": "group_limited",
     "create_group_rates": "group_rate",
     "create_batches": "batches",
+    "create_batch_results": "batches results",
     "create_dependencies": "dependencies",
 }
 
@@ -106,6 +107,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_range_functions": "subscription",
     },
     7: {"upgrade_7": "states", "upgrade_7_batches": "batches"},
+    8: {"create_batch_results": "batches results"},
 }
 
 # What detaches messages from a range.
@@ -359,6 +361,7 @@ OPERATIONS: Mapping[str, Operation] = {
     # Batches
     "open_batch": Operation(Effect.STEP),
     "batch_of": Operation(Effect.STEP),
+    "batches_of": Operation(Effect.STEP),
     "count_batch": Operation(Effect.STEP),
     "find_batch": Operation(Effect.READ),
     "open_batches": Operation(Effect.READ),
@@ -367,6 +370,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "end_batch": Operation(Effect.STEP),
     "batch_progress": Operation(Effect.READ),
     "batches_progress": Operation(Effect.READ),
+    "batch_results": Operation(Effect.READ),
     "uncancelled": Operation(Effect.READ),
     "forget_batches": Operation(Effect.UPKEEP),
     # Dependencies

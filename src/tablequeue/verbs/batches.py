@@ -23,6 +23,7 @@ from tablequeue.verbs.context import Context, count
 from tablequeue.verbs.finish import not_held
 from tablequeue.verbs.push import NOTHING, Encoded, encode, pushing
 from tablequeue.verbs.refusals import Refusal, check
+from tablequeue.verbs.results import WAITS
 
 BATCHES = Ways({"not batches": Refusal("The {queue} has no batches.", "Create a queue with batches=True.")})
 
@@ -167,6 +168,17 @@ class Batch:
         if row is None:
             raise _not_found(self.id)
         return batch_ends.progress_of(self._context, row)
+
+    def results(self, n: int = 1000, *, after: int = 0) -> dict[int, Any]:
+        """Return the results of up to `n` messages of the batch with ids above `after`, by id, lowest id first.
+
+        For a queue with `results`; else `BadInput`. A message is missing if it is not finished, was completed without a
+        result, or is no longer in the history. Those who read all results give the last id as the next `after`.
+        """
+        check(self._context.table, WAITS)
+        params: Params = {"id": self.id, "after": checked_id(after), "n": count(n, "n")}
+        rows = self._context.run(self._context.engine.batches.batch_results, params)
+        return {id: json.loads(result) for id, result in rows.items()}
 
     def cancel(self, *, now: datetime | None = None) -> int:
         """Cancel the messages: those that wait, and dead letters, leave the queue; consumers of the others are told.

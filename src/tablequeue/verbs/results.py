@@ -40,8 +40,11 @@ def completing(context: Context, kept: dict[int, str]) -> Callable[[Cursor, Tabl
     """Return the operation that completes messages and keeps their results, in one transaction."""
 
     def complete(cursor: Cursor, table: Table, params: Params) -> list[int]:
+        batches = table.plan.way(BATCHES_OF)(context, cursor, table, params) if kept else {}
         completed = context.messages.complete(cursor, table, params)
-        rows: list[Params] = [{"id": id, "result": kept[id]} for id in completed if id in kept]
+        rows: list[Params] = [
+            {"id": id, "result": kept[id], "batch_id": batches.get(id)} for id in completed if id in kept
+        ]
         if rows:
             context.messages.keep_results(cursor, table, {"rows": rows})
         if completed:
@@ -49,6 +52,16 @@ def completing(context: Context, kept: dict[int, str]) -> Callable[[Cursor, Tabl
         return completed
 
     return complete
+
+
+def _batches_of(context: Context, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+    return context.engine.batches.batches_of(cursor, table, params)
+
+
+BATCHES_OF: Ways[Callable[[Context, Cursor, Table, Params], dict[int, Any]]] = Ways(
+    {"batches": _batches_of, "": lambda *_: {}}
+)
+"""The batches of the messages that a transaction completes, which it looks up before."""
 
 
 def notify_waiters(context: Context) -> None:

@@ -123,4 +123,4 @@ alter table tq_emails add expires_at datetime2(6) null, cancelled_at datetime2(6
 alter table tq_emails_history add outcome varchar(9) collate Latin1_General_100_BIN2 null;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 7 where name = cast('emails' as nvarchar(255));
+update tq_queues set schema_version = 8 where name = cast('emails' as nvarchar(255));

@@ -96,4 +96,4 @@ drop table if exists tq_emails__packs;
 drop function if exists tq_emails_unpack(uuid);
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 7 where name = 'emails';
+update tq_queues set schema_version = 8 where name = 'emails';

@@ -63,4 +63,4 @@ alter table tq_emails add column cancelled_at integer;
 alter table tq_emails_history add column outcome text;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 7 where name = 'emails';
+update tq_queues set schema_version = 8 where name = 'emails';

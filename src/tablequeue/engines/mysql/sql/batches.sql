@@ -40,6 +40,11 @@ create trigger {queue}__withdrawn after delete on {queue} for each row
     end if //
 delimiter ;
 
+-- name: create_batch_results
+-- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
+-- It commits by itself: a crash leaves both or nothing.
+alter table {results} add column batch_id bigint, add key results_batch (batch_id, id);
+
 -- name: drop_batches
 -- Forget the batches of a queue that is dropped, and drop what they have beside its table.
 -- A crash before the end leaves rows that nothing reads.
@@ -57,6 +62,13 @@ values ('{table}', '{table}', :on_dead, :then_push, :failed_push, :pushed, {now}
 -- transaction, so the batch has a message all the time, and cannot end.
 -- Index: the primary key. Locks: the row. A crash leaves everything as it was.
 select batch_id from {queue} where id = :id and token = :token for update;
+
+-- name: batches_of
+-- The batches of the messages of :ids that are held under :token and are in one. This transaction completes them next.
+-- Index: the primary key. Locks: none. A crash leaves everything as it was.
+select message.id, message.batch_id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+where message.batch_id is not null;
 
 -- name: count_batch
 -- Count the messages that this transaction adds to the batch :batch_id.
@@ -133,6 +145,14 @@ from (
     limit :n
 ) as batch
 order by batch.id;
+
+-- name: batch_results
+-- Up to :n results of messages of the batch :id with ids above :after, in order of ids.
+-- Index: results_batch. Locks: none.
+select id, result from {results}
+where batch_id = :id and id > :after
+order by id
+limit :n;
 
 -- name: stats_batches
 -- How many batches of the queue are open, up to 100,000. Index: open_in. Locks: none.

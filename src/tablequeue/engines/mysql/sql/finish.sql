@@ -37,9 +37,13 @@ update {given} straight_join {history} as message force index (primary) on messa
 set finished_at = {now}, token = null;
 
 -- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed.
+-- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
 -- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+-- [batches]
+insert into {results} (id, batch_id, result) values (:id, :batch_id, :result);
+-- [else]
 insert into {results} (id, result) values (:id, :result);
+-- [end]
 
 -- name: result
 -- Return the result of the message :id. Index: the primary key. Locks: none.

@@ -7,7 +7,7 @@ from pg_index
 join pg_class as index_class on index_class.oid = pg_index.indexrelid
 where indisvalid and indrelid in (
     to_regclass('{queue}'), to_regclass('{history}'), to_regclass('{turns}'), to_regclass('{ranges}'),
-    to_regclass('{runs}'), to_regclass('{keys}'), to_regclass('{group_rates}')
+    to_regclass('{runs}'), to_regclass('{keys}'), to_regclass('{group_rates}'), to_regclass('{results}')
 );
 
 -- name: read_clock

@@ -87,9 +87,13 @@ select {claimed_nulls}{and_null}, array_agg(id) from finished
 having count(*) < :number;
 
 -- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed.
+-- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
 -- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+-- [batches]
+insert into {results} (id, batch_id, result) values (:id, :batch_id, cast(cast(:result as text) as json));
+-- [else]
 insert into {results} (id, result) values (:id, cast(cast(:result as text) as json));
+-- [end]
 
 -- name: result
 -- Return the result of the message :id. Index: the primary key. Locks: none.

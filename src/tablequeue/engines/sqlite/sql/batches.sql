@@ -37,6 +37,12 @@ create trigger {table}__withdrawn after delete on {queue}
         insert into {batch_counts} (batch_id, pushed, cancelled) values (old.batch_id, 0, 1);
     end;
 
+-- name: create_batch_results
+-- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
+-- Runs in one transaction: a crash leaves nothing.
+alter table {results} add column batch_id integer;
+create index {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
+
 -- name: drop_batches
 -- Forget the batches of a queue that is dropped, and drop what they have beside its table.
 -- In one transaction with the queue: a crash leaves all or nothing.
@@ -55,6 +61,12 @@ returning id;
 -- transaction, so the batch has a message all the time, and cannot end.
 -- Index: the primary key. Locks: the database. A crash leaves everything as it was.
 select batch_id from {queue} where id = :id and token = :token;
+
+-- name: batches_of
+-- The batches of the messages of :ids that are held under :token and are in one. This transaction completes them next.
+-- Index: the primary key. Locks: none. A crash leaves everything as it was.
+select id, batch_id from {queue}
+where id in (select value from json_each(:ids)) and token = :token and batch_id is not null;
 
 -- name: count_batch
 -- Count the messages that this transaction adds to the batch :batch_id.
@@ -131,6 +143,14 @@ from (
     limit :n
 ) as batch
 order by batch.id;
+
+-- name: batch_results
+-- Up to :n results of messages of the batch :id with ids above :after, in order of ids.
+-- Index: {table}__results_batch. Locks: none.
+select id, result from {results}
+where batch_id = :id and id > :after
+order by id
+limit :n;
 
 -- name: stats_batches
 -- How many batches of the queue are open, up to 100,000. Index: tq__batches_open. Locks: none.

@@ -26,9 +26,13 @@ where id in (select value from json_each(:ids)) and token = :token
 returning id;
 
 -- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed.
+-- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
 -- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+-- [batches]
+insert into {results} (id, batch_id, result) values (:id, :batch_id, :result);
+-- [else]
 insert into {results} (id, result) values (:id, :result);
+-- [end]
 
 -- name: result
 -- Return the result of the message :id. Index: the primary key. Locks: none.
