@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tablequeue.model.options import QueueOptions, SubscriptionOptions, TopicOptions
     from tablequeue.model.pacing import Backoff, Duration, Rate
     from tablequeue.model.payload import Unreadable
+    from tablequeue.model.progress import Progress
     from tablequeue.model.states import FailedState, LiveState, State
     from tablequeue.queue import OnConflict, Queue
     from tablequeue.topic import Lag, Start, Subscription, Topic
@@ -57,6 +58,7 @@ _NAMES = {
     "model.options": "QueueOptions SubscriptionOptions TopicOptions",
     "model.pacing": "Backoff Duration Rate",
     "model.payload": "Unreadable",
+    "model.progress": "Progress",
     "queue": "OnConflict Queue",
     "model.states": "FailedState LiveState State",
     "topic": "Lag Start Subscription Topic",
@@ -115,6 +117,7 @@ __all__ = [
     "OpenBatch",
     "Order",
     "PayloadType",
+    "Progress",
     "Queue",
     "QueueOptions",
     "Rate",

@@ -14,9 +14,10 @@ from typing import Any, Unpack
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import PAYLOAD, Claim, Message, checked_claims
+from tablequeue.model.message import PAYLOAD, Claim, Message, checked_claims, checked_id
 from tablequeue.model.options import AlterOptions
 from tablequeue.model.pacing import Duration, in_seconds
+from tablequeue.model.progress import Progress
 from tablequeue.model.states import WAITING_STATES, FailedState, LiveState
 from tablequeue.observe import telemetry
 from tablequeue.verbs import (
@@ -28,6 +29,7 @@ from tablequeue.verbs import (
     finish,
     inspect,
     maintain,
+    progress,
     reschedule,
     stats,
     unreadable,
@@ -245,6 +247,18 @@ class Consumer:
         """
         return finish.extend_held(self._context, id, lease, now)
 
+    def report_progress(
+        self,
+        message: Claim,
+        fraction: float,
+        detail: Any = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Report how much of the work on a claimed message is done; see `Claim.progress`."""
+        progress.report(self._context, message, fraction, detail, now, connection)
+
     def is_cancelled(self, message: Claim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
         return bool(cancel.told(self._context, [message.id]))
@@ -321,6 +335,13 @@ class Consumer:
         retention is over. Two reads that lock nothing. A message that is finished between them is found.
         """
         return inspect.find(self._context, id)
+
+    def progress(self, id: int) -> Progress | None:
+        """Return what the consumer of a message in progress reported last; None if it is not in progress, or without.
+
+        A read that locks nothing.
+        """
+        return progress.of(self._context, (checked_id(id),)).get(id)
 
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
         """Count the messages in each state, and measure the age of the oldest ready one.

@@ -8,6 +8,7 @@ import pytest
 
 from tablequeue import Backoff, Database, NewMessage
 from tests.cli.support import Run, lines
+from tests.support import claimed
 
 pytestmark = pytest.mark.quick
 
@@ -97,6 +98,20 @@ def test_peek_in_a_state(run: Run, db: Database) -> None:
     assert [each["id"] for each in lines(run("peek", "emails", "-n", 1, "--json"))] == [2]
     assert [each["id"] for each in lines(run("peek", "emails", "--state", "scheduled", "--json"))] == [4]
     assert [each["id"] for each in lines(run("peek", "emails", "--state", "in_progress", "--json"))] == [1]
+
+
+def test_peek_shows_progress(run: Run, db: Database) -> None:
+    queue = db.create_queue("emails")
+    queue.push_many([1, 2, 3])
+    claimed(queue).progress(0.299, {"row": 3})
+    claimed(queue)
+    table = run("peek", "emails", "--state", "in_progress").stdout
+    assert "progress" in table
+    assert "29 %" in table
+    reported, other = lines(run("peek", "emails", "--state", "in_progress", "--json"))
+    assert {**reported["progress"], "at": None} == {"fraction": 0.299, "detail": {"row": 3}, "at": None, "attempt": 1}
+    assert "progress" not in other
+    assert "progress" not in run("peek", "emails", "--state", "ready").stdout
 
 
 def test_what_few_messages_have_is_shown_where_it_is(run: Run, db: Database) -> None:

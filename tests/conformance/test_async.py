@@ -174,6 +174,7 @@ def test_an_async_claim_says_what_a_claim_says() -> None:
     assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {
         "of",
         "row",
+        "reported",
         "cancelled",
         "queue",
     }

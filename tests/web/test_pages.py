@@ -122,6 +122,23 @@ def test_a_message_is_shown_with_its_timeline(full: Client) -> None:
     assert "&#34;trace&#34;: &#34;abc&#34;" in full.get(re.sub(r"\d+$", "6", path)).text
 
 
+def test_progress_is_shown(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("letters")
+    first, _ = queue.push_many("ab")
+    page = f"/queues/letters/messages/{first}"
+    message = claimed(queue)
+    claimed(queue)
+    assert "% done" not in client.get("/queues/letters/messages?state=in_progress").text
+    message.progress(0.4, {"row": "<b>4000</b>"})
+    text = client.get("/queues/letters/messages?state=in_progress").text
+    assert text.count('aria-label="40 % done"') == 1
+    text = client.get(page).text
+    assert 'aria-label="40 % done"' in text
+    assert "&lt;b&gt;4000" in text
+    message.complete()
+    assert "% done" not in client.get(page).text
+
+
 def test_a_message_is_found_wherever_it_is(client: Client, queues: Database) -> None:
     queue = queues.create_queue("work")
     first, second = queue.push_many(["a", "b"])

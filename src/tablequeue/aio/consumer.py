@@ -158,6 +158,7 @@ class AsyncClaim:
     fail = _finish(Claim.fail)
     release = _finish(Claim.release)
     extend = _finish(Claim.extend)
+    progress = _finish(Claim.progress)
     cancelled = _finish(_cancelled)
     raise_if_cancelled = _finish(Claim.raise_if_cancelled)
 
@@ -304,6 +305,18 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end."""
         return await _checked(message).extend(lease, connection=connection, now=now)
 
+    async def report_progress(
+        self,
+        message: AsyncClaim,
+        fraction: float,
+        detail: Any = None,
+        *,
+        connection: Connection | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Report how much of the work on a claimed message is done; see `Claim.progress`."""
+        await _checked(message).progress(fraction, detail, connection=connection, now=now)
+
     async def is_cancelled(self, message: AsyncClaim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
         return await _checked(message).cancelled()
@@ -384,6 +397,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
 
     peek = same(Consumer.peek)
     find = same(Consumer.find)
+    progress = same(Consumer.progress)
     stats = same(Consumer.stats)
     history = same(Consumer.history)
     history_bounds = same(Consumer.history_bounds)

@@ -6,6 +6,7 @@ import base64
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from tablequeue.cli.commands import Settings
 from tablequeue.cli.output import one_line, print_fields, print_json, print_table
 from tablequeue.model.message import Claim, Message
 from tablequeue.model.payload import Unreadable, json_text
+from tablequeue.model.progress import Progress
+from tablequeue.verbs.readable import percent
 
 
 def record_of(item: Any, *names: str) -> dict[str, Any]:
@@ -97,13 +100,26 @@ COLUMNS: Mapping[str, Callable[[Message], Any]] = {
 OPTIONAL = ("group", "key", "priority")
 
 
-def print_messages(settings: Settings, messages: Sequence[Message], kind: str, *columns: str) -> None:
-    """Print messages as JSON, or as a table of these columns and the payloads, which are of that kind."""
+def print_messages(
+    settings: Settings,
+    messages: Sequence[Message],
+    kind: str,
+    *columns: str,
+    progress: Mapping[int, Progress] = MappingProxyType({}),
+) -> None:
+    """Print messages as JSON, or as a table of these columns and the payloads, which are of that kind.
+
+    progress   what their consumers have reported, by the ids of the messages.
+    """
     if settings.json:
         for message in messages:
-            print_json(record_of(message))
+            reported = progress.get(message.id)
+            print_json(record_of(message) | ({"progress": dataclasses.asdict(reported)} if reported else {}))
     elif messages:
         cells = {name: [*map(COLUMNS[name], messages)] for name in (*columns, *OPTIONAL)}
         cells = {name: column for name, column in cells.items() if name not in OPTIONAL or any(column)}
+        if progress:
+            reports = [progress.get(message.id) for message in messages]
+            cells["progress"] = [report and percent(report.fraction) for report in reports]
         cells["payload"] = [payload_text(message.payload, kind) for message in messages]
         print_table([*cells], zip(*cells.values(), strict=True), cut="payload")

@@ -7,7 +7,9 @@ import click
 from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT
+from tablequeue.ext import context_of
 from tablequeue.model.states import STATES, LiveState
+from tablequeue.verbs.progress import of
 
 
 @click.command(cls=Command)
@@ -24,9 +26,10 @@ def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
     settings = ctx.ensure_object(Settings)
     with settings.consumer(queue) as source:
         messages = source.peek(number, state=state)
+        reported = of(context_of(source), [message.id for message in messages]) if state == "in_progress" else {}
         kind, order = source.definition.payload, source.definition.order
     if not messages:
         click.echo(f"No message is {state.replace('_', ' ')} in {queue!r}.", err=True)
         ctx.exit(EMPTY)
     waits = state == "scheduled" or order == "due"
-    print_messages(settings, messages, kind, "id", "attempts", "due" if waits else "pushed")
+    print_messages(settings, messages, kind, "id", "attempts", "due" if waits else "pushed", progress=reported)

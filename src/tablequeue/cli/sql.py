@@ -161,7 +161,7 @@ def script(
 
 
 # Scripts that are run once for a queue, and only as a whole.
-ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules")
+ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules", "create_progress")
 
 
 # The texts that are about a topic, or about the ranges of a subscription.

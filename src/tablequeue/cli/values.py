@@ -52,6 +52,8 @@ _EXAMPLES = {
     "slots": "'[]'",
     "removes": "0",
     "result": "'1'",
+    "fraction": "0.5",
+    "detail": "'{}'",
     "part": "0",
     "place": "0",
     "token": f"'{'0' * 32}'",

@@ -166,6 +166,10 @@ class Table(Statements):
         self.next_close = 0.0
         self.ending: set[int] = set()
         """Batches that completions of this process may have ended; see verbs/batch_ends.py."""
+        self.has_progress = False
+        """Whether the table of reported progress is known to be there; see verbs/progress.py."""
+        self.next_forget = 0.0
+        """When this process deletes old reports of progress next, on its monotonic clock."""
         self.next_batch = 0
         """The open batch after which this process looks next."""
         self.notifies_apart = False
@@ -325,7 +329,7 @@ class EngineBase(ABC):
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps in that transaction, because no other one could write then."""
     lacks: ClassVar[tuple[str, ...]] = ()
-    """The features that no queue on it can have: options of a definition."""
+    """The features that no queue on it can have: options of a definition, and `progress`."""
     batch_parameter: ClassVar[str] = ":batch_id"
     """The batch of a message that is pushed."""
     completed: ClassVar[str] = ""
@@ -445,6 +449,7 @@ class EngineBase(ABC):
             "writers": f"{queue}{PART}writers",
             "moving": f"{queue}{MOVING}",
             "moved": f"{queue}{PART}moved",
+            "progress": f"{queue}{PART}progress",
             "slots": f"{queue}{PART}slots",
             "rate": f"{queue}{PART}rate",
             # Of a queue with limits: whether it has a place, the seconds until the rate allows a message, and the
@@ -550,7 +555,7 @@ class EngineBase(ABC):
     def check_definition(self, definition: Definition) -> None:
         """Refuse a definition that this engine cannot hold."""
         for feature in self.lacks:
-            if getattr(definition, feature):
+            if getattr(definition, feature, False):
                 raise BadDefinition(
                     f"A queue on {self.name} has no {feature}.",
                     f"Leave {feature} out; or use SQLite, PostgreSQL, MariaDB or MySQL.",

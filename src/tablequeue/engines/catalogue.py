@@ -84,6 +84,10 @@ class Catalogue(Part):
         """Create the tables that moves between databases use, if they do not exist."""
         self._make(cursor, table, "create_moving", params, "moving", "moved")
 
+    def create_progress(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Create the table of reported progress, if it does not exist."""
+        self._make(cursor, table, "create_progress", params, "progress")
+
     def rename(self, cursor: Cursor, table: Statements, params: Params) -> None:
         """Give the queue `name` the name `new_name` and the entry `definition` in the catalogue."""
         self._run(cursor, table, "rename", params)

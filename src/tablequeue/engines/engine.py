@@ -16,6 +16,7 @@ from tablequeue.engines.dependencies import Dependencies
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.moving import Moving
 from tablequeue.engines.pauses import Pauses
+from tablequeue.engines.progress import ProgressReports
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.reads import Reads
@@ -41,4 +42,5 @@ class Engine(EngineBase):
     moving: ClassVar[Moving] = Moving()
     batches: ClassVar[Batches] = Batches()
     dependencies: ClassVar[Dependencies] = Dependencies()
+    progress: ClassVar[ProgressReports] = ProgressReports()
     checks: ClassVar[Checks] = Checks()

@@ -158,6 +158,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
     "create_moving": _made("create_moving"),
+    "create_progress": _made("create_progress"),
     "redefine": Operation(
         Effect.DDL,
         {**_LOCKED, "resize_slots": "concurrency", "change_rate": "rate", "redefine": "", **_UNLOCKED},
@@ -167,6 +168,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "drop": Operation(
         Effect.DDL,
         {
+            "drop_progress": "states",  # first, as a report locks it before the queue
             "drop_topic": "topic",
             "drop_ranges": "subscription",
             "drop": "states",
@@ -383,6 +385,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "freed_heads": Operation(Effect.READ),
     "free_heads": Operation(Effect.UPKEEP),
     "forget_dependencies": Operation(Effect.UPKEEP),
+    # Progress of messages
+    "report_progress": Operation(Effect.UPKEEP),
+    "reported_progress": Operation(Effect.READ),
+    "forget_progress": Operation(Effect.UPKEEP),
     # Moves between databases
     "waiting": Operation(Effect.STEP),
     "busy_groups": Operation(Effect.READ),

@@ -128,6 +128,12 @@ class Params(TypedDict, total=False):
     within: bool
     """Whether the operation runs in a caller's transaction."""
 
+    # Progress
+    fraction: float
+    """How much of the work on a message is done, from 0 to 1."""
+    detail: str | None
+    """What else its consumer reports, as JSON."""
+
     # Dependencies
     message: int
     """The id of a message that waits for others."""

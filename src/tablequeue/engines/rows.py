@@ -177,6 +177,16 @@ class BatchRow(NamedTuple):
     dead_now: int
 
 
+class ProgressRow(NamedTuple):
+    """The last report on a message in progress; see `Progress`."""
+
+    id: int
+    fraction: float
+    detail: str | None
+    reported_at: Any
+    attempt: int
+
+
 class StreamRow(NamedTuple):
     """The row of a stream."""
 

@@ -59,6 +59,7 @@ class _What(NamedTuple):
 
 _PAYLOAD = _What("The payload", "or use a text or bytes queue")
 _HEADERS = _What("A header", "or put it into the payload")
+_DETAIL = _What("The detail", "or leave it out")
 _RESULT = _What("The result", "or keep it elsewhere and give its name")
 
 
@@ -83,6 +84,11 @@ def _dump_json(value: Any, what: _What = _PAYLOAD) -> str:
             f"Replace it, as by text.encode(errors='replace').decode(), {what.otherwise}.",
         )
     return text
+
+
+def dump_detail(value: Any) -> str:
+    """Return the detail of a report of progress as JSON."""
+    return _dump_json(value, _DETAIL)
 
 
 def dump_result(value: Any) -> str:

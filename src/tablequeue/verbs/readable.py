@@ -34,6 +34,11 @@ def size(value: int) -> str:
     return f"{value} B"
 
 
+def percent(fraction: float) -> str:
+    """Return a fraction from 0 to 1 in whole percent, rounded down: 100 % is all."""
+    return f"{int(fraction * 100 + 1e-9)} %"
+
+
 def rate(value: float | None) -> str:
     """Return messages a second, or a minute if they are few."""
     if not value:

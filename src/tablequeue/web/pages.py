@@ -18,6 +18,7 @@ from tablequeue.model.message import Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
 from tablequeue.topic import Topic
+from tablequeue.verbs import progress
 from tablequeue.verbs.batches import progress_of_open
 from tablequeue.verbs.stats import Stats
 from tablequeue.verbs.topics import Size, size
@@ -102,6 +103,9 @@ def messages(site: Site, request: Request) -> Response:
     text = request.query_params.get("q", "").strip()
     start = _whole(request, "from")
     page = search.search(queue, state, text, start)
+    reported = (
+        progress.of(context_of(queue), [message.id for message in page.messages]) if state == "in_progress" else {}
+    )
     return site.page(
         request,
         "messages.html",
@@ -112,6 +116,7 @@ def messages(site: Site, request: Request) -> Response:
         text=text,
         start=start,
         found=page,
+        progress=reported,
         same_id=_id_of(site, request, text),
         done=_done(request),
     )
@@ -126,6 +131,7 @@ def message(site: Site, request: Request) -> Response:
         "message.html",
         queue=queue,
         message=message,
+        progress=queue.progress(message.id) if message.state == "in_progress" else None,
         text=text[:LONGEST],
         cut=max(len(text) - LONGEST, 0),
         longest=LONGEST,

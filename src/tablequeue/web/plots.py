@@ -7,6 +7,8 @@ from html import escape
 
 from markupsafe import Markup
 
+from tablequeue.verbs.readable import percent
+
 WIDTH, HEIGHT = 600, 100
 
 
@@ -45,6 +47,12 @@ def bar(shares: Mapping[str, int]) -> Markup:
         shapes += f'<rect class="{name}" x="{start:.1f}" y="0" width="{width:.1f}" height="{HEIGHT}"/>'
         start += width
     return Markup(_svg("bar", words or "nothing", shapes))
+
+
+def progress(fraction: float) -> Markup:
+    """Return a bar of how much of the work on a message is done."""
+    done = f'<rect class="in_progress" x="0" y="0" width="{WIDTH * fraction:.1f}" height="{HEIGHT}"/>'
+    return Markup(_svg("bar", f"{percent(fraction)} done", done))
 
 
 def _svg(kind: str, words: str, shapes: str) -> str:

@@ -17,7 +17,7 @@ from tablequeue.model.batch import BatchProgress
 from tablequeue.model.message import AttemptError, Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
-from tablequeue.verbs.readable import duration, estimates_of, in_progress, number, pauses_of, rate, size
+from tablequeue.verbs.readable import duration, estimates_of, in_progress, number, pauses_of, percent, rate, size
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
@@ -56,12 +56,14 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "number": number,
+        "percent": percent,
         "in_progress": in_progress,
         "rate": rate,
         "duration": duration,
         "size": size,
         "time": time,
         "shares": shares,
+        "json_text": json_text,
         "preview": preview,
         "last_error": last_error,
     }
@@ -69,6 +71,7 @@ def _environment() -> Environment:
         "spark": plots.spark,
         "flow": plots.flow,
         "bar": plots.bar,
+        "progress_bar": plots.progress,
         "pauses_of": pauses_of,
         "estimates_of": estimates_of,
         "link_of": link_of,

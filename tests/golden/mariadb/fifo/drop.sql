@@ -24,6 +24,10 @@ drop procedure if exists tq_emails_find;
 drop procedure if exists tq_emails_cancel_held;
 drop procedure if exists tq_emails_begin;
 
+-- Drop the table of reported progress, if there is one.
+-- It commits by itself; what a crash leaves, the next drop of this name drops.
+drop table if exists tq_emails__progress;
+
 -- Drop a queue's table with its triggers; what was in it is gone. It waits for transactions that use the table.
 -- The catalogue forgot the queue before: a crash leaves tables that the next create of this name drops.
 drop table if exists tq_emails;

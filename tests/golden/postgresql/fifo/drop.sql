@@ -20,6 +20,10 @@ drop function if exists tq_emails_notify;
 drop function if exists tq_emails_claim;
 drop function if exists tq_emails_check;
 
+-- Drop the table of reported progress, if there is one.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists tq_emails__progress;
+
 -- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 

@@ -1,5 +1,9 @@
 -- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
+-- Drop the table of reported progress, if there is one.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists tq_emails__progress;
+
 -- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 

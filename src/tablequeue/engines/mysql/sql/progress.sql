@@ -1,0 +1,51 @@
+-- Progress of messages: what the consumers of messages in progress report of their work.
+
+-- name: create_progress
+-- What consumers reported of their claims: the last report of each. A row is shown only while its claim is held, and
+-- deleted later by forget_progress. `reports` counts, so that each report changes the row.
+-- Made at the first report. A DDL commits by itself: a crash leaves the table or nothing.
+create table if not exists {progress} (
+    id bigint not null,
+    token char(32) character set ascii collate ascii_bin not null,
+    fraction double not null,
+    detail longtext check (json_valid(detail)),
+    reported_at datetime(6) not null,
+    reports bigint not null,
+    primary key (id, token)
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: progress of {table}';
+
+-- name: drop_progress
+-- Drop the table of reported progress, if there is one.
+-- It commits by itself; what a crash leaves, the next drop of this name drops.
+drop table if exists {progress};
+
+-- name: report_progress
+-- Keep the report on the message :id, if it is in progress under :token.
+-- Indexes: the primary keys. Locks: the report, which nobody else writes. A crash leaves the report before.
+insert into {progress} (id, token, fraction, detail, reported_at, reports)
+select id, token, :fraction, :detail, {now}, 1
+from {queue} force index (primary)
+where id = :id and state = 'in_progress' and token = :token
+on duplicate key update fraction = :fraction, detail = :detail, reported_at = {now}, reports = reports + 1;
+
+-- name: reported_progress
+-- The last reports on those of the messages of :ids that are in progress, and their attempts.
+-- Indexes: the primary keys. Locks: none.
+select message.id, report.fraction, report.detail, report.reported_at, message.attempts
+from {given}
+straight_join {queue} as message force index (primary) on message.id = given.id and message.state = 'in_progress'
+straight_join {progress} as report on report.id = message.id and report.token = message.token;
+
+-- name: forget_progress
+-- Delete up to :n reports of claims that are not held any more. None of them is ever held again.
+-- Indexes: the primary keys; it reads the whole table. Locks: the reports. A crash leaves all or nothing.
+delete report from {progress} as report
+join (
+    select old.id, old.token
+    from {progress} as old
+    left join {queue} as message
+        on message.id = old.id and message.token = old.token and message.state = 'in_progress'
+    where message.id is null
+    limit :n
+) as gone on gone.id = report.id and gone.token = report.token;
