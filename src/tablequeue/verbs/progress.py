@@ -61,13 +61,21 @@ def report(
         "detail": None if detail is None else dump_detail(detail),
         "now": context.time(now),
     }
-    _make(context, connection)
+    make(context, connection)
     if not context.run(context.engine.progress.report_progress, params, connection):
         raise not_held([claim.id], 1, "changed")
     claim.reported = monotonic(), fraction
     if connection is None and monotonic() >= context.table.next_forget:
         gone = context.run(context.engine.progress.forget_progress, {"n": FORGET_SIZE})
         context.table.next_forget = 0.0 if gone == FORGET_SIZE else monotonic() + FORGET_EVERY
+
+
+def make(context: Context, connection: Connection | None = None) -> None:
+    """Make the table of reports, if it is not known to be there."""
+    if not context.table.has_progress:
+        context.run_apart(context.engine.catalogue.create_progress, {}, connection)
+        # In a transaction of the caller's it is gone with a rollback.
+        context.table.has_progress = connection is None or not context.engine.sweeps_within
 
 
 def of(context: Context, ids: Collection[int]) -> dict[int, Progress]:
@@ -94,14 +102,6 @@ def _is_dropped(claim: Claim, fraction: float) -> bool:
     """Whether the last write is less than a second ago, unless this report is the first one that says 1."""
     at, last = getattr(claim, "reported", (-REPORT_EVERY, 0.0))
     return monotonic() - at < REPORT_EVERY and (fraction < 1 or last == 1)
-
-
-def _make(context: Context, connection: Connection | None) -> None:
-    """Make the table of reports, if it is not known to be there."""
-    if not context.table.has_progress:
-        context.run_apart(context.engine.catalogue.create_progress, {}, connection)
-        # In a transaction of the caller's it is gone with a rollback.
-        context.table.has_progress = connection is None or not context.engine.sweeps_within
 
 
 def _name(context: Context) -> str:

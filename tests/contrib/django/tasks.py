@@ -7,9 +7,9 @@ from typing import Any
 from django.db import transaction
 
 try:
-    from django.tasks import task
+    from django.tasks import task, task_backends
 except ImportError:
-    from django_tasks import task
+    from django_tasks import task, task_backends
 
 ran: list[Any] = []
 
@@ -31,6 +31,15 @@ def third_time(context: Any) -> int:
     if context.attempt < 3:
         raise KeyError(f"attempt {context.attempt}, {len(context.task_result.errors)} before")
     return int(context.attempt)
+
+
+@task(takes_context=True)
+def reporting(context: Any) -> None:
+    """Report progress, and note what the backend tells of it meanwhile."""
+    with transaction.atomic():
+        context.progress(0.5, {"row": 1})
+        found = task_backends["default"].progress(context.task_result.id)
+        ran.append((found.fraction, found.detail))
 
 
 @task()

@@ -29,10 +29,11 @@ from tablequeue.contrib.django.compat import (
     task_started,
 )
 from tablequeue.contrib.django.tables import after_migrate
+from tablequeue.contrib.django.testing import run_tasks
 from tablequeue.errors import QueueNotFound
 from tests.contrib.django import tasks
 from tests.contrib.django.conftest import Site
-from tests.contrib.django.tasks import add, chain, forget, later, leave, ran, strange, third_time
+from tests.contrib.django.tasks import add, chain, forget, later, leave, ran, reporting, strange, third_time
 from tests.servers import Place, only
 from tests.support import refuses
 
@@ -103,6 +104,23 @@ def test_a_result_tells_what_became_of_a_task(site: Site) -> None:
         head, token = done.id.rsplit("-", 1)
         for wrong in (f"{head}-{token[::-1]}", f"{head[::-1]}-{token}", "1", f"{head}-", "0" * 64, f"{head}9-{token}"):
             refuses_result(wrong)
+
+
+@pytest.mark.parametrize("tests", [False, True])
+def test_the_progress_of_a_task(site: Site, tests: bool) -> None:
+    with site.tasks():
+        ran.clear()
+        result = reporting.enqueue()
+        assert backend().progress(result.id) is None
+        if tests:
+            with transaction.atomic(site.alias):
+                run_tasks()
+        else:
+            site.work()
+        assert ran == [(0.5, {"row": 1})]
+        assert backend().progress(result.id) is None
+        with pytest.raises(TaskResultDoesNotExist):
+            backend().progress("1")
 
 
 def test_a_task_that_raises_has_failed_unless_it_is_to_be_tried_again(site: Site) -> None:

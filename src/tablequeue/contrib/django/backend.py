@@ -21,6 +21,8 @@ from tablequeue.contrib.django.compat import (
     task_enqueued,
 )
 from tablequeue.errors import QueueNotFound
+from tablequeue.model.message import Message
+from tablequeue.model.progress import Progress
 from tablequeue.queue import Queue
 
 # What OPTIONS may have, besides `database` and `retry`: options of `Database.create_queue`.
@@ -93,16 +95,29 @@ class Backend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> TaskResult:
         """Return what the queue, or its history, has of a task. `TaskResultDoesNotExist` if it has nothing."""
+        queue_name, queue, message = self._found(result_id)
+        value = results.value_of(queue, message.id) if message.state == "finished" else None
+        return results.of_message(self.alias, queue_name, message, value)
+
+    def progress(self, result_id: str) -> Progress | None:
+        """Return what a task that runs reported last, by `context.progress`; None if it does not run, or without.
+
+        `TaskResultDoesNotExist` as in `get_result`.
+        """
+        _, queue, message = self._found(result_id)
+        return queue.progress(message.id)
+
+    def check(self, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+        return checking.messages(self, backends(), OPTIONS)
+
+    def _found(self, result_id: str) -> tuple[str, Queue, Message]:
+        """Return the queue and the message of a task."""
         for queue_name, id, token in results.parsed(result_id, self.queues):
             queue = self.queue(queue_name)
             message = queue.find(id)
             if message is not None and secrets.compare_digest(str(message.headers.get("token")), token):
-                value = results.value_of(queue, id) if message.state == "finished" else None
-                return results.of_message(self.alias, queue_name, message, value)
+                return queue_name, queue, message
         raise TaskResultDoesNotExist(result_id)
-
-    def check(self, **kwargs: Any) -> Iterator[checks.CheckMessage]:
-        return checking.messages(self, backends(), OPTIONS)
 
 
 def backends() -> list[Backend]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from time import sleep
@@ -36,6 +37,20 @@ from tablequeue.worker.outcome import Finished
 logger = logging.getLogger("tablequeue.django")
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context(TaskContext):
+    """What a task with `takes_context` gets: Django's context, and the progress of the task."""
+
+    claim: Claim
+
+    def progress(self, fraction: float, detail: Any = None) -> None:
+        """Report how much of the task is done, from 0 to 1, with a JSON value; at most one write a second.
+
+        `Backend.progress` returns it while the task runs. See `Claim.progress`.
+        """
+        self.claim.progress(fraction, detail)
 
 
 def handle(claim: Claim) -> Finished:
@@ -72,7 +87,7 @@ def run(claim: Claim) -> TaskResult | None:
         return None
     try:
         task_started.send(sender=type(backend), task_result=result)
-        value = normalize_json(_call(result.task, result))
+        value = normalize_json(_call(result.task, result, claim))
         if not _until_answered(claim, partial(_complete, claim, value)):
             return None
     except BaseException as error:  # a SystemExit of a task is its failure, not the worker's end
@@ -95,8 +110,8 @@ def _end(backend: Backend, result: TaskResult, status: TaskResultStatus) -> None
         task_finished.send_robust(sender=type(backend), task_result=result)
 
 
-def _call(task: Task, result: TaskResult) -> Any:
-    context = (TaskContext(task_result=result),) if task.takes_context else ()
+def _call(task: Task, result: TaskResult, claim: Claim) -> Any:
+    context = (Context(task_result=result, claim=claim),) if task.takes_context else ()
     before = _in_transaction()
     try:
         value = task.call(*context, *result.args, **result.kwargs)

@@ -13,6 +13,8 @@ from tablequeue import ALL
 from tablequeue.contrib.django import database
 from tablequeue.contrib.django.backend import Backend, backends
 from tablequeue.database import Database
+from tablequeue.ext import context_of
+from tablequeue.verbs import progress
 
 
 def make(alias: str) -> None:
@@ -25,7 +27,9 @@ def make(alias: str) -> None:
             changed.upgrade()
             for backend in here:
                 for queue_name in sorted(backend.queues):
-                    changed.create_queue(backend.table_queue(queue_name), if_exists="alter", **backend.definition())
+                    name = backend.table_queue(queue_name)
+                    queue = changed.create_queue(name, if_exists="alter", **backend.definition())
+                    progress.make(context_of(queue))  # a task reports in its own transaction, where no DDL may be
 
 
 def drop(alias: str) -> None:
