@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tablequeue import Database, Queue
+from tablequeue import Database, NewMessage, Queue
 from tablequeue.ext import context_of
 from tablequeue.model.names import PART
-from tests.support import claimed
+from tests.support import at, claimed
 
 
 def made(db: Database, name: str = "work", **options: Any) -> Queue:
@@ -31,6 +31,24 @@ def rows(queue: Queue) -> list[Any]:
         return list(cursor.fetchall())
 
     return context.run(read, {})
+
+
+def check_many(db: Database) -> None:
+    """Messages of one push wait for the same others, and come at times of their own."""
+    queue, other = made(db), db.create_queue("other", payload="text")
+    awaited = [queue.push("a"), ("other", other.push("b"))]
+    messages: list[Any] = ["c", NewMessage("d", delay=60), NewMessage("e", due=at(100))]
+    queue.push_many(messages, after=awaited, now=at(0))
+    queue.push_many("fg", after=awaited, delay=30, now=at(0))
+    assert len(rows(queue)) == 15
+    assert payloads(queue, now=at(1)) == ["a"]
+    assert payloads(queue, now=at(2)) == []
+    assert payloads(other, now=at(3)) == ["b"]
+    assert payloads(queue, now=at(10)) == ["c"]
+    assert payloads(queue, now=at(40)) == ["f", "g"]
+    assert payloads(queue, now=at(70)) == ["d"]
+    assert payloads(queue, now=at(100)) == ["e"]
+    assert rows(queue) == []
 
 
 def check_dependencies(db: Database, **design: Any) -> None:

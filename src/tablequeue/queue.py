@@ -17,7 +17,7 @@ from tablequeue.verbs import batches, claim, inspect, maintain, move, push
 from tablequeue.verbs import results as kept
 from tablequeue.verbs.batches import Batch, Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
-from tablequeue.verbs.dependencies import Dependency, push_after
+from tablequeue.verbs.dependencies import Dependency, push_after, push_many_after
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.push import OnConflict, Options
@@ -129,6 +129,8 @@ class Queue(Consumer):
         on_conflict: Literal["raise", "return", "renew"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
+        after: Iterable[Dependency] | None = None,
+        on_dead: OnDead = "wait",
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[int]: ...
@@ -145,6 +147,8 @@ class Queue(Consumer):
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
+        after: Iterable[Dependency] | None = None,
+        on_dead: OnDead = "wait",
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> list[int | None]: ...
@@ -160,6 +164,8 @@ class Queue(Consumer):
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
+        after: Iterable[Dependency] | None = None,
+        on_dead: OnDead = "wait",
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> Any:
@@ -167,9 +173,12 @@ class Queue(Consumer):
 
         The options apply to every message. A `NewMessage` among the payloads has options of its own, and may have a
         `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
-        message of the same call. The input is encoded in memory first; push a stream in pieces.
+        message of the same call. With `after` each message waits for all of these, as in `push`. The input is encoded
+        in memory first; push a stream in pieces.
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
+        if after is not None:
+            return push_many_after(self._context, payloads, options, on_conflict, after, on_dead, now, connection)
         return push.push_many(self._context, payloads, options, on_conflict, now, connection)
 
     @contextmanager

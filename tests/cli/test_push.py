@@ -23,6 +23,21 @@ def test_push_one(run: Run, db: Database) -> None:
     assert second.producer == "me"
 
 
+def test_push_what_waits(run: Run, db: Database, tmp_path: Path) -> None:
+    jobs = db.create_queue("jobs", dependencies=True)
+    assert run("push", "jobs", "1").stdout == "1\n"
+    assert run("push", "jobs", "2", "--after", 1).stdout == "2\n"
+    (tmp_path / "lines").write_text("3\n4\n")
+    assert (
+        run("push", "jobs", "--file", tmp_path / "lines", "--after", 1, "--after", 2).stdout == "2 pushed, ids 3 to 4\n"
+    )
+    assert run("push", "jobs", "--file", tmp_path / "lines", "--after", 9, code=1).stdout == ""
+    for expected in ([1], [2], [3, 4]):
+        messages = jobs.pop_many(9)
+        assert [message.payload for message in messages] == expected
+        jobs.complete_many(messages)
+
+
 def test_push_later(run: Run, db: Database) -> None:
     emails = db.create_queue("emails")
     run("push", "emails", "1", "--delay", 60)

@@ -10,15 +10,23 @@ from typing import Any
 import pytest
 
 import tablequeue.aio
-from tablequeue import ALL, Database, Queue
+from tablequeue import ALL, Database, NewMessage, Queue
 from tablequeue.engines.dependencies import FAR, Dependencies
-from tablequeue.errors import BadDefinition, BadInput, DatabaseError, DuplicateKey, QueueDiffers, QueueNotFound
+from tablequeue.errors import (
+    BadDefinition,
+    BadInput,
+    BadPayload,
+    DatabaseError,
+    DuplicateKey,
+    QueueDiffers,
+    QueueNotFound,
+)
 from tablequeue.ext import context_of
 from tablequeue.verbs import dependency_ends
 from tests.async_support import claimed as claimed_async
 from tests.async_support import in_loop
 from tests.batches import ENGINES
-from tests.dependencies import check_dependencies, made, payloads, rows
+from tests.dependencies import check_dependencies, check_many, made, payloads, rows
 from tests.servers import Place, only
 from tests.support import DESIGNS, at, claimed, found, refuses
 
@@ -51,6 +59,37 @@ def test_a_claim_may_be_waited_for(db: Database) -> None:
     assert payloads(queue) == []
     message.complete()
     assert payloads(queue) == ["b"]
+
+
+def test_many_that_wait_for_the_same(db: Database) -> None:
+    check_many(db)
+
+
+def test_many_are_pushed_all_or_none(db: Database) -> None:
+    queue, plain = made(db, max_attempts=1), db.create_queue("plain", payload="text")
+    first = queue.push("a", key="k")
+    refuses(BadInput, plain.push_many, ["b"], after=[first])
+    refuses(BadInput, queue.push_many, ["b", "c"], after=[first, first + 7])
+    refuses(BadInput, queue.push_many, ["b", "c"], after=[first], on_dead="never")
+    refuses(BadPayload, queue.push_many, ["b", 1], after=[first])
+    refuses(DuplicateKey, queue.push_many, ["b", NewMessage("c", key="k")], after=[first])
+    assert queue.push_many([], after=[first]) == []
+    with db.engine.connect() as connection:
+        assert len(queue.push_many("bc", after=[first], connection=connection)) == 2
+        connection.rollback()
+    assert (queue.stats().scheduled, rows(queue)) == (0, [])
+    taken = [NewMessage("b", key="k"), NewMessage("c", key="l"), NewMessage("d", key="l", delay=60), "e"]
+    skipped = queue.push_many(taken, after=[first], on_conflict="skip", on_dead="cancel")
+    assert [id is None for id in skipped] == [True, False, True, False]
+    returned = queue.push_many([*taken, NewMessage("f", key="m")], after=[first], on_conflict="return")
+    assert returned[:3] == [first, skipped[1], skipped[1]]
+    assert len(rows(queue)) == 8, "two for each message that was pushed"
+    claimed(queue).fail("no")
+    assert payloads(queue) == []
+    assert [message.payload for message in queue.history()] == ["e", "c"]
+    assert queue.redrive(ALL) == 1
+    assert payloads(queue) == ["a"]
+    assert payloads(queue) == ["e", "f"]
 
 
 def test_what_has_ended_before(db: Database) -> None:
@@ -375,20 +414,33 @@ def _all_heads(self: Dependencies, cursor: Any, table: Any, params: Any) -> list
 
 
 def _only_the_head(self: Dependencies, cursor: Any, table: Any, params: Any) -> None:
-    cursor.executemany(table.statement("add_dependencies"), params["rows"][:1])
+    heads = [row for row in params["rows"] if not row["on_table"]]
+    cursor.executemany(table.statement("add_dependencies"), heads)
+
+
+def _of_the_first(self: Dependencies, cursor: Any, table: Any, params: Any) -> None:
+    rows = [row for row in params["rows"] if row["message"] == params["rows"][0]["message"]]
+    cursor.executemany(table.statement("add_dependencies"), rows)
 
 
 @pytest.mark.parametrize(
-    ("operation", "mutant"),
+    ("operation", "mutant", "check"),
     [
-        ("freed_heads", _all_heads),
-        ("add_dependencies", _only_the_head),
-        ("free_heads", lambda *_: None),
-        ("freed_heads", lambda *_: []),
+        ("freed_heads", _all_heads, check_dependencies),
+        ("add_dependencies", _only_the_head, check_dependencies),
+        ("free_heads", lambda *_: None, check_dependencies),
+        ("freed_heads", lambda *_: [], check_dependencies),
+        ("add_dependencies", _of_the_first, check_many),
     ],
-    ids=["freed_too_early", "noted_in_vain", "forgotten", "never_freed"],
+    ids=["freed_too_early", "noted_in_vain", "forgotten", "never_freed", "of_the_first"],
 )
-def test_mutants(db: Database, monkeypatch: pytest.MonkeyPatch, operation: str, mutant: Callable[..., Any]) -> None:
+def test_mutants(
+    db: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+    mutant: Callable[..., Any],
+    check: Callable[[Database], None],
+) -> None:
     monkeypatch.setattr(Dependencies, operation, mutant)
     with pytest.raises(AssertionError):
-        check_dependencies(db)
+        check(db)

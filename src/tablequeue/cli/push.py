@@ -136,10 +136,9 @@ def push(
             raise click.UsageError(
                 "--key and --on-conflict return are for one message. Use --key-field, and --on-conflict skip."
             )
-        if after:
-            raise click.UsageError("--after is for one message. Give PAYLOAD, once for each message.")
         check_group(target, fields.get("group", options["group"]))
         lines = read_lines(file, target, fields, skip_bad)
+        options |= {"after": after or None, "on_dead": on_dead}
         ids = _push_all(database, target, lines, on_conflict, options)
     _print_many(settings, ids, lines.skipped)
 

@@ -1,4 +1,4 @@
-"""Dependencies: a message is pushed that waits until others have left their queues; see dependency_ends.py."""
+"""Dependencies: messages are pushed that wait until others have left their queues; see dependency_ends.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tablequeue.observe.counters import counters
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context, Params
-from tablequeue.verbs.push import Defined, OnConflict, Options, check_on_conflict, encode_one, pushing
+from tablequeue.verbs.push import Defined, OnConflict, Options, check_on_conflict, encode, encode_one, pushing
 from tablequeue.verbs.refusals import Refusal, check, first_of
 
 
@@ -72,34 +72,94 @@ def push_after(
     connection: Connection | None,
 ) -> int | None:
     """Push a message that waits for others, in one transaction with what it waits for."""
+    wanted = _wanted(context, on_conflict, after, on_dead, connection)
+    params = encode_one(context, payload, options, key, now)
+    (id,) = _push(context, params, [params], on_conflict, wanted, on_dead, now, connection)
+    return id
+
+
+@telemetry.pushing
+def push_many_after(
+    context: Context,
+    messages: Iterable[Any],
+    options: Options,
+    on_conflict: OnConflict,
+    after: Iterable[Dependency],
+    on_dead: OnDead,
+    now: datetime | None,
+    connection: Connection | None,
+) -> list[int | None]:
+    """Push messages that all wait for the same others, in one transaction with what they wait for."""
+    wanted = _wanted(context, on_conflict, after, on_dead, connection)
+    encoded = encode(context, messages, options, now)
+    rows = encoded.rows or [encoded.params | {"payload": payload} for payload in encoded.payloads]
+    return _push(context, encoded.params, rows, on_conflict, wanted, on_dead, now, connection) if rows else []
+
+
+# -- private -----------------------------------------------------------------------------------------------------------
+
+
+def _wanted(
+    context: Context,
+    on_conflict: OnConflict,
+    after: Iterable[Dependency],
+    on_dead: OnDead,
+    connection: Connection | None,
+) -> list[tuple[Table, list[int]]]:
+    """Check what a push does not encode. Return what its messages wait for."""
     check_on_conflict(on_conflict)
     context.keep_current(connection)
     check(context.table, HOLDS)
     check_on_dead(on_dead)
-    wanted = _by_queue(context, after)
-    params = encode_one(context, payload, options, key, now)
-    head: Params = {"on_table": "", "on_id": 0, "on_dead": on_dead, "delay": params["delay"], "due": params["due"]}
-    params |= {"delay": None, "due": context.time(FAR, "due")}
-    push = pushing(context, params, [params], on_conflict)
-
-    def act(cursor: Cursor, table: Table, params: Params) -> tuple[int | None, int]:
-        for other, ids in wanted:
-            _check_there(context, cursor, other, ids)
-        (id,), pushed = push(cursor, table, params)
-        if pushed and id is not None:
-            rows: list[Params] = [{**head, "message": id}]
-            for other, ids in wanted:
-                rows += [{**head, "message": id, "on_table": other.table_name, "on_id": each} for each in ids]
-            context.engine.dependencies.add_dependencies(cursor, table, {"rows": rows})
-        return id, pushed
-
-    id, pushed = context.run(act, params, connection)
-    counters.add("pushed_messages", context.table.name, pushed)
-    follow(context, CHANGED, now, connection)
-    return id
+    return _by_queue(context, after)
 
 
-# -- private -----------------------------------------------------------------------------------------------------------
+def _push(
+    context: Context,
+    params: Params,
+    rows: list[Params],
+    on_conflict: OnConflict,
+    wanted: list[tuple[Table, list[int]]],
+    on_dead: OnDead,
+    now: datetime | None,
+    connection: Connection | None,
+) -> list[int | None]:
+    far: Params = {"delay": None, "due": context.time(FAR, "due")}
+    push = pushing(context, params, [row | far for row in rows], on_conflict)
+
+    def act(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], list[int]]:
+        for other, awaited in wanted:
+            _check_there(context, cursor, other, awaited)
+        ids, pushed = push(cursor, table, params)
+        # Of two rows with one key, the first is pushed.
+        row_of: dict[int | None, Params] = dict(zip(reversed(ids), reversed(rows), strict=True))
+        heads = [_head(id, row_of[id], on_dead) for id in pushed]
+        waits: list[Params] = [
+            {**head, "on_table": other.table_name, "on_id": each}
+            for head in heads
+            for other, awaited in wanted
+            for each in awaited
+        ]
+        if heads:
+            context.engine.dependencies.add_dependencies(cursor, table, {"rows": heads + waits})
+        return ids, pushed
+
+    ids, pushed = context.run(act, params, connection)
+    counters.add("pushed_messages", context.table.name, len(pushed))
+    follow(context, CHANGED, now, connection, len(ids))
+    return ids
+
+
+def _head(message: int, row: Params, on_dead: OnDead) -> Params:
+    """Return the head of a message: the row that has the time at which it was to be ready."""
+    return {
+        "message": message,
+        "on_table": "",
+        "on_id": 0,
+        "on_dead": on_dead,
+        "delay": row["delay"],
+        "due": row["due"],
+    }
 
 
 def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table, list[int]]]:

@@ -211,22 +211,22 @@ def _push_each(
 ) -> list[int | None]:
     """Push rows with options of their own, in one transaction."""
     ids, pushed = context.run(pushing(context, params, rows, on_conflict), params, connection)
-    counters.add("pushed_messages", context.table.name, pushed)
+    counters.add("pushed_messages", context.table.name, len(pushed))
     return ids
 
 
 def pushing(
     context: Context, params: Params, rows: list[Params], on_conflict: OnConflict
-) -> Callable[[Cursor, Table, Params], tuple[list[int | None], int]]:
-    """Return the operation that pushes rows: it returns their ids, and how many were pushed."""
+) -> Callable[[Cursor, Table, Params], tuple[list[int | None], list[int]]]:
+    """Return the operation that pushes rows: it returns an id for each, or None, and the ids that it has pushed."""
     push_each = context.table.plan.way(EACH)
 
-    def push_keyed(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], int]:
+    def push_keyed(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], list[int]]:
         if on_conflict == "raise":
             # The caller's transaction must be able to go on without these messages.
             cursor.execute("savepoint tablequeue_push")
         ids = push_each(context, cursor, table, params, rows, on_conflict)
-        pushed = len(ids) - ids.count(None)
+        pushed = [id for id in ids if id is not None]
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
             taken = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
@@ -236,7 +236,7 @@ def pushing(
             there = keys.find(context, cursor, table, params, taken)
             gone = [place for place, key in zip(refused, taken, strict=True) if key not in there]
             again = push_each(context, cursor, table, params, [rows[place] for place in gone], on_conflict)
-            pushed += len(again) - again.count(None)
+            pushed += [id for id in again if id is not None]
             for place, key in zip(refused, taken, strict=True):
                 ids[place] = there.get(key)
             for place, id in zip(gone, again, strict=True):
