@@ -36,7 +36,7 @@ def rows(queue: Queue) -> list[Any]:
 def check_many(db: Database) -> None:
     """Messages of one push wait for the same others, and come at times of their own."""
     queue, other = made(db), db.create_queue("other", payload="text")
-    awaited = [queue.push("a"), ("other", other.push("b"))]
+    awaited: list[Any] = [queue.push("a"), ("other", other.push("b"))]
     messages: list[Any] = ["c", NewMessage("d", delay=60), NewMessage("e", due=at(100))]
     queue.push_many(messages, after=awaited, now=at(0))
     queue.push_many("fg", after=awaited, delay=30, now=at(0))
