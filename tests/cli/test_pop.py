@@ -100,6 +100,22 @@ def test_peek_in_a_state(run: Run, db: Database) -> None:
     assert [each["id"] for each in lines(run("peek", "emails", "--state", "in_progress", "--json"))] == [1]
 
 
+def test_peek_shows_what_waits_for_others(run: Run, db: Database) -> None:
+    queue = db.create_queue("jobs", dependencies=True)
+    first, second = queue.push_many([1, 2])
+    queue.push(3, after=[first, second])
+    queue.push(4, due=datetime(2999, 1, 1, tzinfo=UTC))
+    table = run("peek", "jobs", "--state", "scheduled").stdout
+    assert "waits for 2 messages" in table
+    assert "2999-01-01" in table
+    assert "9999" not in table
+    claimed(queue).complete()
+    queue.pop_many(9)
+    assert "waits for 1 message " in run("peek", "jobs", "--state", "scheduled").stdout
+    shown = lines(run("peek", "jobs", "--state", "scheduled", "--json"))
+    assert [each.get("waits_for") for each in shown] == [1, None]
+
+
 def test_peek_shows_progress(run: Run, db: Database) -> None:
     queue = db.create_queue("emails")
     queue.push_many([1, 2, 3])

@@ -23,6 +23,7 @@ from tablequeue.errors import (
 )
 from tablequeue.ext import context_of
 from tablequeue.verbs import dependency_ends
+from tablequeue.verbs.dependencies import waits
 from tests.async_support import claimed as claimed_async
 from tests.async_support import in_loop
 from tests.batches import ENGINES
@@ -63,6 +64,20 @@ def test_a_claim_may_be_waited_for(db: Database) -> None:
 
 def test_many_that_wait_for_the_same(db: Database) -> None:
     check_many(db)
+
+
+def test_for_how_many_a_message_waits(db: Database) -> None:
+    queue, other = made(db), db.create_queue("other", payload="text")
+    first, second = queue.push_many("ab")
+    both = queue.push("c", after=[first, second, ("other", other.push("x"))])
+    last = queue.push("d", after=[first], delay=60)
+    queue.push("e", due=FAR)
+    context = context_of(queue)
+    assert waits(context, queue.peek(9, state="scheduled")) == {both: 3, last: 1}
+    claimed(queue).complete()
+    queue.pop_many(9)
+    assert waits(context, queue.peek(9, state="scheduled")) == {both: 2}
+    assert waits(context_of(other), other.peek(9)) == {}
 
 
 def test_many_are_pushed_all_or_none(db: Database) -> None:
@@ -418,6 +433,13 @@ def _only_the_head(self: Dependencies, cursor: Any, table: Any, params: Any) -> 
     cursor.executemany(table.statement("add_dependencies"), heads)
 
 
+def _with_the_head(self: Dependencies, cursor: Any, table: Any, params: Any) -> dict[int, int]:
+    return {id: number + 1 for id, number in WAITS_FOR(self, cursor, table, params).items()}
+
+
+WAITS_FOR = Dependencies.waits_for
+
+
 def _of_the_first(self: Dependencies, cursor: Any, table: Any, params: Any) -> None:
     rows = [row for row in params["rows"] if row["message"] == params["rows"][0]["message"]]
     cursor.executemany(table.statement("add_dependencies"), rows)
@@ -431,8 +453,9 @@ def _of_the_first(self: Dependencies, cursor: Any, table: Any, params: Any) -> N
         ("free_heads", lambda *_: None, check_dependencies),
         ("freed_heads", lambda *_: [], check_dependencies),
         ("add_dependencies", _of_the_first, check_many),
+        ("waits_for", _with_the_head, test_for_how_many_a_message_waits),
     ],
-    ids=["freed_too_early", "noted_in_vain", "forgotten", "never_freed", "of_the_first"],
+    ids=["freed_too_early", "noted_in_vain", "forgotten", "never_freed", "of_the_first", "counted_with_the_head"],
 )
 def test_mutants(
     db: Database,

@@ -122,6 +122,16 @@ def test_a_message_is_shown_with_its_timeline(full: Client) -> None:
     assert "&#34;trace&#34;: &#34;abc&#34;" in full.get(re.sub(r"\d+$", "6", path)).text
 
 
+def test_what_waits_for_others_is_shown(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("letters", dependencies=True)
+    first, second = queue.push_many("ab")
+    id = queue.push("c", after=[first, second])
+    for page in ("?state=scheduled", f"/{id}"):
+        text = client.get(f"/queues/letters/messages{page}").text
+        assert "waits for 2 messages" in text
+        assert "9999" not in text
+
+
 def test_progress_is_shown(client: Client, queues: Database) -> None:
     queue = queues.create_queue("letters")
     first, _ = queue.push_many("ab")

@@ -16,7 +16,7 @@ from tablequeue.cli.output import one_line, print_fields, print_json, print_tabl
 from tablequeue.model.message import Claim, Message
 from tablequeue.model.payload import Unreadable, json_text
 from tablequeue.model.progress import Progress
-from tablequeue.verbs.readable import percent
+from tablequeue.verbs.readable import percent, waiting
 
 
 def record_of(item: Any, *names: str) -> dict[str, Any]:
@@ -106,18 +106,27 @@ def print_messages(
     kind: str,
     *columns: str,
     progress: Mapping[int, Progress] = MappingProxyType({}),
+    waits: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
     """Print messages as JSON, or as a table of these columns and the payloads, which are of that kind.
 
     progress   what their consumers have reported, by the ids of the messages.
+    waits      for how many others they wait; those that wait for none are left out.
     """
     if settings.json:
         for message in messages:
-            reported = progress.get(message.id)
-            print_json(record_of(message) | ({"progress": dataclasses.asdict(reported)} if reported else {}))
+            record = record_of(message)
+            if (reported := progress.get(message.id)) is not None:
+                record["progress"] = dataclasses.asdict(reported)
+            if (others := waits.get(message.id)) is not None:
+                record["waits_for"] = others
+            print_json(record)
     elif messages:
         cells = {name: [*map(COLUMNS[name], messages)] for name in (*columns, *OPTIONAL)}
         cells = {name: column for name, column in cells.items() if name not in OPTIONAL or any(column)}
+        if waits:
+            shown = COLUMNS["due"]
+            cells["due"] = [waiting(waits[each.id]) if each.id in waits else shown(each) for each in messages]
         if progress:
             reports = [progress.get(message.id) for message in messages]
             cells["progress"] = [report and percent(report.fraction) for report in reports]

@@ -9,6 +9,7 @@ from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT
 from tablequeue.ext import context_of
 from tablequeue.model.states import STATES, LiveState
+from tablequeue.verbs.dependencies import waits
 from tablequeue.verbs.progress import of
 
 
@@ -27,9 +28,10 @@ def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
     with settings.consumer(queue) as source:
         messages = source.peek(number, state=state)
         reported = of(context_of(source), [message.id for message in messages]) if state == "in_progress" else {}
+        others = waits(context_of(source), messages)
         kind, order = source.definition.payload, source.definition.order
     if not messages:
         click.echo(f"No message is {state.replace('_', ' ')} in {queue!r}.", err=True)
         ctx.exit(EMPTY)
-    waits = state == "scheduled" or order == "due"
-    print_messages(settings, messages, kind, "id", "attempts", "due" if waits else "pushed", progress=reported)
+    time = "due" if state == "scheduled" or order == "due" else "pushed"
+    print_messages(settings, messages, kind, "id", "attempts", time, progress=reported, waits=others)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.parts import Part
+from tablequeue.engines.parts import Part, pairs
 from tablequeue.engines.rows import EndedRow
 
 FAR = datetime(9999, 1, 1, tzinfo=UTC)
@@ -29,6 +29,10 @@ class Dependencies(Part):
     def awaited_tables(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
         """Return the tables for whose messages those of the queue wait; and "" if any waits, or did."""
         return [row[0] for row in self._rows(cursor, table, "awaited_tables", params)]
+
+    def waits_for(self, cursor: Cursor, table: Table, params: Params) -> dict[int, int]:
+        """Return for how many messages those of `ids` wait that wait for any."""
+        return pairs(self._rows(cursor, table, "waits_for", params))
 
     def is_awaited(self, cursor: Cursor, table: Table, params: Params) -> bool:
         """Return whether messages of any queue wait for those of this one."""

@@ -379,6 +379,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "add_dependencies": Operation(Effect.STEP),
     "existing_ids": Operation(Effect.READ),
     "awaited_tables": Operation(Effect.READ),
+    "waits_for": Operation(Effect.READ),
     "is_awaited": Operation(Effect.READ),
     "ended_dependencies": Operation(Effect.READ),
     "orphaned_dependencies": Operation(Effect.READ),

@@ -13,7 +13,7 @@ from tablequeue.engines.plan import Ways
 from tablequeue.errors import BadInput
 from tablequeue.model.batch import OnDead, check_on_dead
 from tablequeue.model.connection import Connection
-from tablequeue.model.message import checked_id
+from tablequeue.model.message import Message, checked_id
 from tablequeue.observe import telemetry
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import catalogue
@@ -94,6 +94,15 @@ def push_many_after(
     encoded = encode(context, messages, options, now)
     rows = encoded.rows or [encoded.params | {"payload": payload} for payload in encoded.payloads]
     return _push(context, encoded.params, rows, on_conflict, wanted, on_dead, now, connection) if rows else []
+
+
+def waits(context: Context, messages: Iterable[Message]) -> dict[int, int]:
+    """Return for how many messages those wait that wait for any, as the last sweep has seen it, by their ids."""
+    holds = context.table.definition.dependencies
+    ids = [message.id for message in messages if message.due_at == FAR] if holds else []
+    if not ids:
+        return {}
+    return context.run(context.engine.dependencies.waits_for, {"ids": context.engine.dump_ids(ids)})
 
 
 # -- private -----------------------------------------------------------------------------------------------------------

@@ -39,6 +39,11 @@ def percent(fraction: float) -> str:
     return f"{int(fraction * 100 + 1e-9)} %"
 
 
+def waiting(messages: int) -> str:
+    """Return what a message waits for that has no time at which it is due."""
+    return f"waits for {number(messages)} message{'' if messages == 1 else 's'}"
+
+
 def rate(value: float | None) -> str:
     """Return messages a second, or a minute if they are few."""
     if not value:

@@ -20,6 +20,7 @@ from tablequeue.model.payload import Unreadable, json_text
 from tablequeue.topic import Topic
 from tablequeue.verbs import progress
 from tablequeue.verbs.batches import progress_of_open
+from tablequeue.verbs.dependencies import waits
 from tablequeue.verbs.stats import Stats
 from tablequeue.verbs.topics import Size, size
 from tablequeue.web import search
@@ -117,6 +118,7 @@ def messages(site: Site, request: Request) -> Response:
         start=start,
         found=page,
         progress=reported,
+        waits=waits(context_of(queue), page.messages),
         same_id=_id_of(site, request, text),
         done=_done(request),
     )
@@ -132,6 +134,7 @@ def message(site: Site, request: Request) -> Response:
         queue=queue,
         message=message,
         progress=queue.progress(message.id) if message.state == "in_progress" else None,
+        waits=waits(context_of(queue), [message]).get(message.id),
         text=text[:LONGEST],
         cut=max(len(text) - LONGEST, 0),
         longest=LONGEST,

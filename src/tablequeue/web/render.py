@@ -17,7 +17,17 @@ from tablequeue.model.batch import BatchProgress
 from tablequeue.model.message import AttemptError, Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
-from tablequeue.verbs.readable import duration, estimates_of, in_progress, number, pauses_of, percent, rate, size
+from tablequeue.verbs.readable import (
+    duration,
+    estimates_of,
+    in_progress,
+    number,
+    pauses_of,
+    percent,
+    rate,
+    size,
+    waiting,
+)
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
@@ -57,6 +67,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "number": number,
         "percent": percent,
+        "waiting": waiting,
         "in_progress": in_progress,
         "rate": rate,
         "duration": duration,

@@ -42,6 +42,14 @@ select message.id from {given} straight_join {history} as message force index (p
 -- Index: queue. Locks: none.
 select distinct on_table from {dependencies} where queue = '{table}';
 
+-- name: waits_for
+-- For how many messages those of :ids wait that wait for any, as the last sweep has seen it.
+-- Index: message. Locks: none.
+select waiting.message, count(case when waiting.on_table <> '' then 1 end)
+from {given}
+straight_join {dependencies} as waiting on waiting.queue = '{table}' and waiting.message = given.id
+group by waiting.message;
+
 -- name: is_awaited
 -- Whether messages of any queue wait for those of this one. Index: on_table. Locks: none.
 select 1 from {dependencies} where on_table = '{table}' limit 1;

@@ -42,6 +42,14 @@ select id from {history} where id in (select value from json_each(:ids))
 -- Index: tq__dependencies_queue. Locks: none.
 select distinct on_table from {dependencies} where queue = '{table}';
 
+-- name: waits_for
+-- For how many messages those of :ids wait that wait for any, as the last sweep has seen it.
+-- Index: message. Locks: none.
+select message, count(case when on_table <> '' then 1 end)
+from {dependencies}
+where queue = '{table}' and message in (select value from json_each(:ids))
+group by message;
+
 -- name: is_awaited
 -- Whether messages of any queue wait for those of this one. Index: tq__dependencies_on. Locks: none.
 select 1 from {dependencies} where on_table = '{table}' limit 1;
