@@ -317,6 +317,7 @@ ACTS: dict[str, Act] = {
     "fail_many": Act(lambda queue, held: queue.fail_many(held[:2], "why"), 3),
     "release_many": Act(lambda queue, held: queue.release_many(held[:2]), 3),
     "extend_many": Act(lambda queue, held: queue.extend_many(held[:2], 60), 3),
+    "progress": Act(lambda queue, held: held[0].progress(0.5), 1, of="queue"),
     "cancel": Act(lambda queue, held: queue.cancel([held[0].id]), 1, of="queue"),
     "seek": Act(lambda queue, held: topics.move(context_of(queue), 1, force=True), of="topic"),
     "note": Act(lambda queue, held: topics.note(context_of(queue), 2, "lake"), of="plain"),

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
 
 import tablequeue.aio
 from tablequeue import Database, LeaseLost, Progress
@@ -16,9 +18,11 @@ from tablequeue.errors import BadInput, BadPayload
 from tablequeue.verbs import progress
 from tests.async_support import claimed as claimed_async
 from tests.async_support import in_loop
+from tests.async_support import refuses as refuses_async
 from tests.batches import ENGINES
+from tests.callers import Caller
 from tests.progress import always, check_forgotten, check_progress, fraction, reports, started
-from tests.servers import Place, only
+from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, refuses
 
 pytestmark = [pytest.mark.quick, only(*ENGINES)]
@@ -107,15 +111,38 @@ def test_subscriptions(db: Database) -> None:
     assert found.fraction == 0.5
 
 
-def test_in_a_callers_transaction(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_callers_transaction(db: Database, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     always(monkeypatch)
     queue, message = started(db)
-    for commits in (False, True):
-        with db.engine.connect() as connection:
-            message.progress(0.5, connection=connection)
-            connection.commit() if commits else connection.rollback()
-        assert fraction(queue, message.id) == (0.5 if commits else None)
+    for end, after in ((caller.rollback, None), (caller.commit, 0.5)):
+        message.progress(0.5, now=at(1), connection=caller.connection)
+        message.progress(0.5, now=at(1), connection=caller.connection)
+        assert fraction(queue, message.id) is None
+        end()
+        assert fraction(queue, message.id) == after
     assert reports(queue) == 1
+    message.release()
+    refuses(LeaseLost, message.progress, 0.75, connection=caller.connection)
+    caller.rollback()
+
+
+@in_loop
+async def test_in_an_async_callers_transaction(place: Place, kind: Kind, db: Database) -> None:
+    for driver in kind.engine_class.async_drivers:
+        url = sa.make_url(place.url).set(drivername=f"{kind.name}+{driver}")
+        async with await tablequeue.aio.connect(place.url, schema=place.schema) as aio:
+            queue = await aio.create_queue(driver, payload="text")
+            await queue.push("a")
+            message = await claimed_async(queue)
+            engine = create_async_engine(url)
+            async with engine.connect() as connection:
+                await message.progress(0.5, {"row": 1}, connection=connection)
+                assert fraction(db.queue(driver), message.id) is None
+                await connection.commit()
+                await message.release()
+                message.claim.reported = (0.0, 0.0)
+                await refuses_async(LeaseLost, message.progress, 0.75, connection=connection)
+            await engine.dispose()
 
 
 def test_a_queue_without_reports_has_no_table(db: Database, place: Place) -> None:
