@@ -24,6 +24,8 @@ from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import NoRights, QueueDiffers
+from tablequeue.ext import context_of
+from tablequeue.verbs import progress
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, refuses, with_parts
@@ -78,6 +80,7 @@ def make_everything(owner: Database) -> None:
         queue = owner.create_queue(name, **design)
         Stream(queue, "owner")
         staging.prepare(queue)
+        progress.make(context_of(queue))
     push_due(owner, HOURLY, datetime(2040, 1, 1, tzinfo=UTC))
 
 
@@ -93,6 +96,8 @@ def use_everything(database: Database) -> None:
         claimed(queue).release()
         message = claimed(queue)
         message.extend(60)
+        message.progress(0.5)
+        assert queue.progress(message.id) is not None
         queue.complete_many(queue.pop_many(1, completing=[message]))
         with database.engine.begin() as connection:
             assert queue.take(connection) is not None
@@ -193,6 +198,8 @@ def test_many_make_the_same_at_once(place: Place) -> None:
         stream = Stream(queue, f"stream {place_of}")
         meet.wait()
         staging.prepare(queue)
+        meet.wait()
+        progress.make(context_of(queue))
         meet.wait()
         push_due(database, HOURLY, at(0))
         return stream.epoch

@@ -40,7 +40,7 @@ straight_join {progress} as report on report.id = message.id and report.token = 
 -- name: forget_progress
 -- Delete up to :n reports of claims that are not held any more. None of them is ever held again.
 -- Indexes: the primary keys; it reads the whole table. Locks: the reports. A crash leaves all or nothing.
-delete report from {progress} as report
+delete {progress} from {progress}
 join (
     select old.id, old.token
     from {progress} as old
@@ -48,4 +48,4 @@ join (
         on message.id = old.id and message.token = old.token and message.state = 'in_progress'
     where message.id is null
     limit :n
-) as gone on gone.id = report.id and gone.token = report.token;
+) as gone on gone.id = {progress}.id and gone.token = {progress}.token;
