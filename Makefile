@@ -7,7 +7,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 JAVA_OK := $(shell scripts/has-java 17 && echo yes)
 EXTRAS := --extra postgresql --extra mysql --extra mssql --extra spark --extra delta --extra iceberg --extra report \
     --extra cron --extra serve --extra sqs --extra otel \
-    --extra kombu --extra django --extra dramatiq --extra taskiq --extra fastapi --extra webhooks \
+    --extra kombu --extra celery --extra django --extra dramatiq --extra taskiq --extra fastapi --extra webhooks \
     $(if $(JAVA_OK),,--extra jre)
 RUN := .venv/bin
 WORKERS ?= $(shell expr \( $$(getconf _NPROCESSORS_ONLN) \* 3 + 1 \) / 2)

@@ -161,7 +161,8 @@ def script(
 
 
 # Scripts that are run once for a queue, and only as a whole.
-ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules", "create_progress")
+_BESIDE = ("streams", "staged", "schedules", "progress", "task_results")
+ONCE = ("create", "upgrade", "drop", *(f"create_{tables}" for tables in _BESIDE))
 
 
 # The texts that are about a topic, or about the ranges of a subscription.

@@ -13,6 +13,8 @@ from tablequeue.model.definition import Definition
 _OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")
 # Operations whose parameter `attempts` is that of a message.
 _OF_A_MESSAGE = ("put_back", "put_aside", "put_history", "fail", "release", "range_detach")
+# Operations whose parameter `expires` is that of a result or of a chord.
+_OF_RESULTS = ("store_result", "store_part", "open_chord", "size_chord", "add_to_chord")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 # Example values in SQL that every database understands; those that differ are in the `client` of an engine.
 _EXAMPLES = {
@@ -66,11 +68,13 @@ _EXAMPLES = {
     "delay": "0",
     "delays": "'[[1, 0]]'",
     "expires": "null",
+    **{f"{operation}.expires": "60" for operation in _OF_RESULTS},
     "age": "3600",
     "timeout": "1000",
     "priority": "0",
     "headers": "null",
     "key": "null",
+    "store_result.key": "'task'",
     "taken": "'[[\"key\", null]]'",
     "keys": "'[\"key\"]'",
     "groups": "'[\"group\"]'",
@@ -98,6 +102,9 @@ _EXAMPLES = {
     **{f"{operation}.attempts": "1" for operation in _OF_A_MESSAGE},
     "writer": "'writer'",
     "new_name": "'new'",
+    "success": "true",
+    **dict.fromkeys(("chord", "member"), "'task'"),
+    "after_chord": "''",
     "within": "false",
     "force": "false",
 }
@@ -131,6 +138,7 @@ def examples(engine: Engine, operation: str, definition: Definition) -> dict[str
         "lease": repr(definition.lease),
         "max_attempts": str(definition.max_attempts),
         "payload": _PAYLOADS.get(definition.payload) or theirs["bytes"],
+        **dict.fromkeys(("body", "returned"), theirs["bytes"]),
         "group": "'group'" if definition.groups else "''" if definition.strict else "null",
     }
     every = {**_EXAMPLES, **own, **theirs}

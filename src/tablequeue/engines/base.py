@@ -399,6 +399,9 @@ class EngineBase(ABC):
             "dependencies": f"{self.prefix}tq{PART}dependencies",
             "batches": f"{self.prefix}tq{PART}batches",
             "batch_counts": f"{self.prefix}tq{PART}batch_counts",
+            "task_results": f"{self.prefix}tq{PART}task_results",
+            "chords": f"{self.prefix}tq{PART}chords",
+            "chord_parts": f"{self.prefix}tq{PART}chord_parts",
             "now": self.clock,
         }
 

@@ -88,6 +88,10 @@ class Catalogue(Part):
         """Create the table of reported progress, if it does not exist."""
         self._make(cursor, table, "create_progress", params, "progress")
 
+    def create_task_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Create the tables of the results of tasks and of chords, if they do not exist."""
+        self._make(cursor, table, "create_task_results", params, "task_results", "chords", "chord_parts")
+
     def rename(self, cursor: Cursor, table: Statements, params: Params) -> None:
         """Give the queue `name` the name `new_name` and the entry `definition` in the catalogue."""
         self._run(cursor, table, "rename", params)

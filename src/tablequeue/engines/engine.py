@@ -23,6 +23,7 @@ from tablequeue.engines.reads import Reads
 from tablequeue.engines.schedules import Schedules
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
+from tablequeue.engines.task_results import TaskResults
 from tablequeue.engines.topics import Topics
 
 
@@ -43,4 +44,5 @@ class Engine(EngineBase):
     batches: ClassVar[Batches] = Batches()
     dependencies: ClassVar[Dependencies] = Dependencies()
     progress: ClassVar[ProgressReports] = ProgressReports()
+    task_results: ClassVar[TaskResults] = TaskResults()
     checks: ClassVar[Checks] = Checks()

@@ -26,6 +26,9 @@ class Listener(ABC):
     exact: ClassVar[bool] = True
     """Whether a wake-up means that a message was pushed to that queue, so that the consumer pops at once."""
 
+    tells_of_results: ClassVar[bool] = True
+    """Whether it reports results too; if not, those who wait for them look from time to time."""
+
     def __init__(self, connection: RawConnection) -> None:
         self.connection = connection
 
@@ -72,6 +75,10 @@ class Notifier:
     @property
     def exact(self) -> bool:
         return (self._listener or self._kind).exact
+
+    @property
+    def tells_of_results(self) -> bool:
+        return (self._listener or self._kind).tells_of_results
 
     def attend(self, table: Table, wake: Callable[[], None]) -> bool:
         """Call `wake`, in another thread, for every push to the queue from now on.

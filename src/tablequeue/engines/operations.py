@@ -159,6 +159,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_schedules": _made("create_schedules"),
     "create_moving": _made("create_moving"),
     "create_progress": _made("create_progress"),
+    "create_task_results": _made("create_task_results"),
     "redefine": Operation(
         Effect.DDL,
         {**_LOCKED, "resize_slots": "concurrency", "change_rate": "rate", "redefine": "", **_UNLOCKED},
@@ -390,6 +391,19 @@ OPERATIONS: Mapping[str, Operation] = {
     "report_progress": Operation(Effect.UPKEEP),
     "reported_progress": Operation(Effect.READ),
     "forget_progress": Operation(Effect.UPKEEP),
+    # Results of tasks, and chords
+    "store_result": Operation(Effect.UPKEEP),
+    "store_part": Operation(Effect.UPKEEP),
+    "read_results": Operation(Effect.READ),
+    "forget_result": Operation(Effect.UPKEEP),
+    "open_chord": Operation(Effect.UPKEEP),
+    "size_chord": Operation(Effect.UPKEEP),
+    "add_to_chord": Operation(Effect.WRITE),
+    "claim_chord": Operation(Effect.UPKEEP),
+    "chord_parts": Operation(Effect.READ),
+    "complete_chords": Operation(Effect.READ),
+    "end_chord": Operation(Effect.STEP, others="forget_parts"),
+    "expire_results": Operation(Effect.UPKEEP),
     # Moves between databases
     "waiting": Operation(Effect.STEP),
     "busy_groups": Operation(Effect.READ),

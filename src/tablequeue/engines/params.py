@@ -233,3 +233,16 @@ class Params(TypedDict, total=False):
     keyed: bool
     """Whether any message of a write may have a key."""
     writer: str | None
+
+    # Results of tasks, and chords
+    body: bytes
+    """A result; of a chord, what is sent when it is complete."""
+    success: bool
+    """Whether a result is final: a later one does not replace it."""
+    chord: str | None
+    member: str
+    """A part of a chord; `place` is its place among them."""
+    returned: bytes
+    """What it has returned."""
+    after_chord: str
+    """The chord after which to look."""

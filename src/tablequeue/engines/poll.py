@@ -24,6 +24,7 @@ PAUSES = (0.01, 0.5)
 
 class Poll(Listener):
     busy_after = 0  # `leave` costs nothing, and a consumer that works needs no poll
+    tells_of_results = False
     joins: ClassVar[bool] = True
     """Whether one statement can look at several queues."""
 

@@ -161,6 +161,13 @@ class EndedRow(NamedTuple):
     cancels: bool
 
 
+class ChordRow(NamedTuple):
+    """A chord that is complete, and what is sent then."""
+
+    id: str
+    body: bytes
+
+
 class BatchRow(NamedTuple):
     """A batch; see `BatchProgress`. `pushed`, `cancelled` and `dead` are final if it has ended."""
 

@@ -28,9 +28,9 @@ PATIENCE = 120.0
 
 
 @contextmanager
-def worker(pool: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker(pool: str, *options: str, app: str = "tests.contrib.kombu.app") -> Iterator[subprocess.Popen[bytes]]:
     """Run a Celery worker in a process group of its own; end it at once if it is there at the end."""
-    command = [sys.executable, "-m", "celery", "-A", "tests.contrib.kombu.app", "worker", "--loglevel", "warning"]
+    command = [sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "warning"]
     running = subprocess.Popen([*command, "--pool", pool, "-c", "4", *options], cwd=ROOT, start_new_session=True)
     try:
         yield running

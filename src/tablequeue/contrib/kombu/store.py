@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
-from threading import Lock
+from functools import partial
+from threading import Lock, local
 from typing import Any, NamedTuple
 
 import tablequeue
@@ -15,6 +17,7 @@ from tablequeue.contrib.kombu.registry import Registry
 from tablequeue.contrib.kombu.settings import Settings, Transient, seconds, transient
 from tablequeue.errors import QueueDiffers, QueueNotFound
 from tablequeue.ext import context_of
+from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, NewMessage
 from tablequeue.queue import Queue
 
@@ -47,6 +50,7 @@ class Store:
 
     def __init__(self, url: str, settings: Settings) -> None:
         self.db = tablequeue.connect(url)
+        self.url = url
         self._settings = settings
         self._lock = Lock()
         self._open: dict[str, Queue] = {}
@@ -101,13 +105,21 @@ class Store:
 
     def push(self, message: Outgoing, names: Iterable[str]) -> None:
         """Push a message to each of the queues. One that is not there is passed over, as a message without a route."""
+        gathered = _gathering.pushes.get(self.url)
+        if gathered is None:
+            self.push_in(None, message, names)
+        else:
+            gathered.append(partial(self.push_in, message=message, names=names))
+
+    def push_in(self, connection: Connection | None, message: Outgoing, names: Iterable[str]) -> None:
+        """Do what `push` does, in the caller's transaction."""
         others = []
         for name in names:
             queue = self._open.get(name)
             if queue is None:
                 others.append(name)
             else:
-                self._push(queue, name, message)
+                self._push(queue, name, message, connection)
         if not others:
             return
         to_transient = [queue for queue in self.registry.find(others) if queue.shared]
@@ -116,7 +128,7 @@ class Store:
             if queue is None:
                 logger.warning("There is no queue %r: a message to it is dropped.", name)
             else:
-                self._push(queue, name, message)
+                self._push(queue, name, message, connection)
         if to_transient:
             self.transient.push_many(
                 [
@@ -127,7 +139,8 @@ class Store:
                         expires=_shortest(message.expires, queue.ttl, LONGEST_TRANSIENT),
                     )
                     for queue in to_transient
-                ]
+                ],
+                connection=connection,
             )
 
     def current(self, name: str) -> Queue | None:
@@ -201,9 +214,14 @@ class Store:
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _push(self, queue: Queue, name: str, message: Outgoing) -> None:
+    def _push(self, queue: Queue, name: str, message: Outgoing, connection: Connection | None) -> None:
         expires = _shortest(message.expires, queue.definition.expires) if message.expires is not None else None
-        options: dict[str, Any] = {"priority": message.priority, "expires": expires, "due": message.due}
+        options: dict[str, Any] = {
+            "priority": message.priority,
+            "expires": expires,
+            "due": message.due,
+            "connection": connection,
+        }
         try:
             queue.push(message.payload, **options)
         except QueueNotFound:
@@ -244,6 +262,31 @@ def _check(queue: Queue) -> None:
 
 def _shortest(*seconds: float | None) -> float | None:
     return min((each for each in seconds if each is not None), default=None)
+
+
+class _Gathering(local):
+    """What a thread gathers instead of pushing it, by the URLs of the databases."""
+
+    def __init__(self) -> None:
+        self.pushes: dict[str, list[Callable[[Connection], None]]] = {}
+
+
+_gathering = _Gathering()
+
+
+@contextmanager
+def gathered(url: str) -> Iterator[list[Callable[[Connection], None]]]:
+    """Gather what this thread sends to the queues of a URL in the block, instead of pushing it.
+
+    Each push is a function of the connection in whose transaction it is done.
+    """
+    outer = _gathering.pushes
+    pushes: list[Callable[[Connection], None]] = []
+    _gathering.pushes = outer | {url: pushes}
+    try:
+        yield pushes
+    finally:
+        _gathering.pushes = outer
 
 
 _stores: dict[tuple[str, Settings], Store] = {}

@@ -87,7 +87,7 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
-    lacks = ("batches", "dependencies", "progress")
+    lacks = ("batches", "dependencies", "progress", "task_results")
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)

@@ -30,6 +30,7 @@ from tablequeue.engines.mysql.ranges import MySQLRanges
 from tablequeue.engines.mysql.reads import MySQLReads
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
+from tablequeue.engines.mysql.task_results import MySQLTaskResults
 from tablequeue.engines.mysql.topics import MySQLTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
@@ -63,6 +64,7 @@ class MySQL(Engine):
     streams = MySQLStreams()
     staging = MySQLStaging()
     batches = MySQLBatches()
+    task_results = MySQLTaskResults()
     checks = CHECKS
     drivers = ("pymysql",)
     async_drivers: ClassVar = {"aiomysql": {"echo": "", "auth_plugin": ""}}

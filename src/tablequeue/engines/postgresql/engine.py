@@ -30,6 +30,7 @@ from tablequeue.engines.postgresql.messages import PostgreSQLMessages
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
 from tablequeue.engines.postgresql.staging import PostgreSQLStaging
+from tablequeue.engines.postgresql.task_results import PostgreSQLTaskResults
 from tablequeue.engines.postgresql.topics import (
     PostgreSQLRangeReads,
     PostgreSQLRanges,
@@ -69,6 +70,7 @@ class PostgreSQL(Engine):
     ranges = PostgreSQLRanges(messages, topics, range_reads)
     reads = PostgreSQLReads()
     staging = PostgreSQLStaging()
+    task_results = PostgreSQLTaskResults()
     checks = CHECKS
     drivers = ("psycopg",)
     async_drivers: ClassVar = {

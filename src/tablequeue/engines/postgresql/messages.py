@@ -33,7 +33,7 @@ LATE_NOTES = 1000
 # The operations after which a message is or becomes ready. The last column of their rows is {waited_for}.
 NOTIFYING = frozenset(
     "push push_many push_each notify release fail reschedule redrive redrive_ids promote "
-    "topic_push topic_push_many topic_push_each range_detach".split()
+    "topic_push topic_push_many topic_push_each range_detach store_result".split()
 )
 
 # The arrays of push_each, each with the parameter of a row that fills it.

@@ -23,6 +23,7 @@ from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
 from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging, SQLiteStreams
 from tablequeue.engines.sqlite.refusals import translated
+from tablequeue.engines.sqlite.task_results import SQLiteTaskResults
 from tablequeue.engines.sqlite.topics import SQLiteTopics
 from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
@@ -40,6 +41,7 @@ class SQLite(Engine):
     ranges = Ranges(messages, topics, Engine.range_reads)
     streams = SQLiteStreams()
     staging = SQLiteStaging()
+    task_results = SQLiteTaskResults()
     checks = CHECKS
     drivers = ("pysqlite",)
     async_drivers: ClassVar = {"aiosqlite": {}}

@@ -1,0 +1,125 @@
+"""Waiting for results: until one that is waited for is stored, or the pause between two looks is over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from threading import Event, Lock
+from time import monotonic, sleep
+
+from tablequeue.contrib.celery.store import CHANNELS, Store, channel
+
+# Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. Where the
+# database notifies, they are for notifications that are lost: see engines/notifier.py.
+PAUSES = (0.01, 0.5)
+PAUSES_WITH_NOTIFIER = (0.1, 10.0)
+# A look is followed by a rest of so many times its length, because each result may call for a look at all others.
+RESTS = 3
+
+
+class Waiting:
+    """The keys of the results for which a process waits. `wait` and `look` are called by one thread at a time.
+
+    `add` and `discard` may be called by any thread, and `discard` also by the garbage collector: it takes no lock.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._event = Event()
+        self._lock = Lock()
+        self._seen: dict[str, bytes | None] = {}
+        """The keys, each with what was found last."""
+        self._new: set[str] = set()
+        """Those at which the next look looks in any case."""
+        self._notified = [False] * CHANNELS
+        self._wakes = [partial(self._wake, number) for number in range(CHANNELS)]
+        self._attended: set[int] = set()
+        self._pause = 0.0
+        self._next_look = self._rested = 0.0
+
+    def _wake(self, number: int) -> None:
+        """What the notifier calls, in its thread."""
+        self._notified[number] = True
+        self._event.set()
+
+    def add(self, key: str) -> None:
+        if os.getpid() != self._pid:  # what the parent waits for is not ours
+            self._begin()
+        with self._lock:
+            if key not in self._seen:
+                self._seen[key] = None
+                self._new.add(key)
+        self._event.set()
+
+    def renew(self, keys: Iterable[str]) -> None:
+        """Have the next look look at those of the keys that are still waited for."""
+        with self._lock:
+            self._new |= self._seen.keys() & {*keys}
+        self._event.set()
+
+    @property
+    def has_new(self) -> bool:
+        return bool(self._new)
+
+    def discard(self, key: str) -> None:
+        self._seen.pop(key, None)
+
+    def wait(self, seconds: float) -> list[bytes]:
+        """Wait for a change, so many seconds at the most. Return the results that are new or have changed."""
+        end = monotonic() + seconds
+        if not self._new:
+            woken = self._event.wait(max(0.0, min(end, self._next_look) - monotonic()))
+            if not woken and monotonic() < self._next_look:
+                return []
+        if (rest := min(end, self._rested) - monotonic()) > 0 and not self._new:
+            sleep(rest)
+        return self.look()
+
+    def look(self) -> list[bytes]:
+        """Look at the results that are new here, of which a notification came, or all if the pause is over."""
+        self._event.clear()
+        notified = [number for number in range(CHANNELS) if self._notified[number]]
+        for number in notified:
+            self._notified[number] = False  # first: it may be set again from now on
+        with self._lock:
+            new, self._new = self._new, set()
+        listening = self._attend()  # before the look: of a result after it the notifier tells
+        began = monotonic()
+        overdue = began >= self._next_look
+        keys = [key for key in [*self._seen] if overdue or key in new or channel(key) in notified]
+        found = self._store.read(keys) if keys else {}
+        changed = {key: body for key, body in found.items() if self._seen.get(key, body) != body}
+        self._seen.update(changed)
+        now = monotonic()
+        self._rested = now + RESTS * (now - began)
+        shortest, longest = PAUSES_WITH_NOTIFIER if listening else PAUSES
+        if overdue or changed or new or notified:
+            self._pause = min(max(shortest, 2 * self._pause), longest) if overdue and not changed else shortest
+            self._next_look = now + self._pause
+        return [*changed.values()]
+
+    def tidy(self) -> None:
+        """Leave the channels of which nothing is waited for any more: who stores a result need notify nobody."""
+        notifier = self._store.runner.notifier
+        for number in self._attended - {channel(key) for key in [*self._seen]}:
+            self._attended.discard(number)
+            if notifier is not None:
+                notifier.leave(self._store.channels[number], self._wakes[number])
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _attend(self) -> bool:
+        """Attend the channels of all keys. Return whether the database notifies of results."""
+        notifier = self._store.runner.notifier
+        if notifier is None:
+            return False
+        listening = True
+        for number in {channel(key) for key in [*self._seen]}:
+            listening &= notifier.attend(self._store.channels[number], self._wakes[number])
+            self._attended.add(number)
+        return listening and notifier.tells_of_results

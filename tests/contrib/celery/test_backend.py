@@ -1,0 +1,170 @@
+"""The result backend of Celery: its promises, and the faults that the checks of them find."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from celery import states
+from celery.exceptions import TimeoutError
+
+from tablequeue.contrib.celery import backend, store, waiting
+from tablequeue.contrib.kombu import store as broker
+from tablequeue.errors import BadUrl
+from tests.contrib.celery.checks import (
+    CHECKS,
+    application,
+    check_a_chord_begins_again,
+    check_a_chord_that_fails_has_one_error,
+    check_a_part_counts_once,
+    check_a_part_that_was_killed_is_counted,
+    check_get_is_woken,
+    check_parts_that_end_at_once_send_one_callback,
+    check_results,
+    check_results_expire,
+)
+from tests.servers import Place, only
+
+THREE, NOTIFYING, ONE = only("sqlite", "postgresql", "mariadb"), only("sqlite", "postgresql"), only("sqlite")
+
+
+def url_of(place: Place) -> str:
+    """Return a URL of the place's own schema."""
+    url = sa.make_url(place.url)
+    if place.schema:
+        place.execute(f"create schema if not exists {place.schema}")
+        if url.get_backend_name() == "postgresql":
+            url = url.update_query_dict({"options": f"-csearch_path={place.schema}"})
+        else:
+            url = url.set(database=place.schema)
+    return url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def url(place: Place) -> Iterator[str]:
+    yield url_of(place)
+    for opened in store._stores.values():
+        opened.runner.close()
+        opened.runner.sa_engine.dispose()
+    store._stores.clear()
+    for one in broker._stores.values():
+        one.db.close()
+        one.db.engine.dispose()
+    broker._stores.clear()
+
+
+@THREE
+@pytest.mark.parametrize(
+    "check", [check for check in CHECKS if check is not check_get_is_woken], ids=lambda one: one.__name__
+)
+def test_promises(url: str, check: Callable[[str], None]) -> None:
+    check(url)
+
+
+@NOTIFYING
+def test_get_is_woken(url: str) -> None:
+    check_get_is_woken(url)
+
+
+def _each_part_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store.Store, "claim", lambda *args: True)
+
+
+def _a_place_is_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "stored", lambda key: key if "-" in key[:30] and ":" not in key else os.urandom(8).hex())
+
+
+def _no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        backend.Backend, "_joined", lambda self, group_id, of=backend.Backend._joined: of(self, group_id)[::-1]
+    )
+
+
+def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.Backend, "_returning", lambda self: nullcontext())
+
+
+def _nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store.Store, "abandoned", lambda self: [])
+
+
+def _sent_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "gathered", lambda url: nullcontext([]))
+
+
+def _errors_are_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.Backend, "_unpacked", lambda self, body: self.decode(body)[2])
+
+
+def _old_parts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store.Store, "open_chord", lambda *args: None)
+
+
+def _the_last_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = store.Store.put
+    monkeypatch.setattr(
+        store.Store,
+        "put",
+        lambda self, key, body, expires, success, part=None: put(self, key, body, expires, False, part),
+    )
+
+
+def _forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.Backend, "prepare_expires", lambda *args, **options: None)
+    monkeypatch.setattr(store.Store, "expire", lambda self: False)
+
+
+def _deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting.Waiting, "_wake", lambda self, number: None)
+
+
+MUTANTS = [
+    (_each_part_finishes, check_a_part_counts_once),
+    (_each_part_finishes, check_parts_that_end_at_once_send_one_callback),
+    (_a_place_is_no_part, check_a_part_counts_once),
+    (_no_order, check_a_part_counts_once),
+    (_apart, check_a_part_that_was_killed_is_counted),
+    (_nobody_looks, check_a_part_that_was_killed_is_counted),
+    (_sent_before_the_end, check_a_part_that_was_killed_is_counted),
+    (_errors_are_results, check_a_chord_that_fails_has_one_error),
+    (_old_parts_stay, check_a_chord_begins_again),
+    (_the_last_one_counts, check_results),
+    (_forever, check_results_expire),
+    (_deaf, check_get_is_woken),
+]
+
+
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=lambda value: value.__name__)
+@ONE
+def test_the_check_finds_the_fault(url: str, monkeypatch: pytest.MonkeyPatch, mutant: Any, check: Any) -> None:
+    mutant(monkeypatch)
+    monkeypatch.setattr("tests.contrib.celery.checks.PATIENCE", 0.3)
+    with pytest.raises((AssertionError, ValueError, TimeoutError)):
+        check(url)
+
+
+@NOTIFYING
+def test_a_fork_waits_for_nothing_of_its_parent(url: str) -> None:
+    with application(url) as app:
+        result = app.AsyncResult("forked")
+        app.backend.add_pending_result(result)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                app.backend.store_result("forked", 1, states.SUCCESS)
+                assert app.AsyncResult("forked").get(timeout=0) == 1
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert result.get(timeout=10) == 1
+
+
+def test_sql_server_is_refused() -> None:
+    with pytest.raises(BadUrl):
+        store.Store("mssql+pyodbc://host/db")
