@@ -39,7 +39,7 @@ class Scene:
         self.place, self.name = place, name
         self.database = place.open()
         owner = verb.partition(".")[0]
-        if owner in ("Consumer", "Queue", "Database"):
+        if owner in ("Consumer", "Queue", "Database") or verb == "Claim.progress":
             self.queue = self.database.create_queue(name, payload="text", lease=3600, max_attempts=1, results=True)
             self.queue.push_many("abcde")
             self.done = claimed(self.queue)
@@ -55,7 +55,7 @@ class Scene:
             self.fair = self.database.create_queue(f"{name}_fair", payload="text", groups="fair")
             self.fair.push("x", group="a")
         if owner == "Batch" or "batch" in verb.partition(".")[2].split("_")[0]:
-            self.batches = self.database.create_queue(f"{name}_batches", batches=True)
+            self.batches = self.database.create_queue(f"{name}_batches", batches=True, results=True)
             with self.batches.batch() as batch:
                 batch.push_many("ab")
             self.batch = self.database.batch(batch.id)
@@ -92,6 +92,7 @@ VERBS: dict[str, Verb] = {
     "Queue.batch_of": Scene.push_more,
     "Queue.batches": lambda scene: scene.batches.batches(),
     "Batch.progress": lambda scene: scene.batch.progress(),
+    "Batch.results": lambda scene: scene.batch.results(),
     "Batch.cancel": lambda scene: scene.batch.cancel(),
     "Consumer.pop": lambda scene: Consumer.pop(scene.queue),
     "Consumer.pop_many": lambda scene: Consumer.pop_many(scene.queue, 2)[1],
@@ -111,6 +112,8 @@ VERBS: dict[str, Verb] = {
     "Consumer.extend": lambda scene: scene.queue.extend(scene.claim, 60),
     "Consumer.extend_many": lambda scene: scene.queue.extend_many([scene.claim], 60),
     "Consumer.extend_held": lambda scene: scene.queue.extend_held(scene.claim.id, 60),
+    "Consumer.report_progress": lambda scene: scene.queue.report_progress(scene.claim, 0.5),
+    "Consumer.progress": lambda scene: scene.queue.progress(scene.claim.id),
     "Consumer.is_cancelled": lambda scene: scene.queue.is_cancelled(scene.claim),
     "Consumer.receive": lambda scene: received(scene.queue),
     "Consumer.consume": lambda scene: next(scene.queue.consume(wait=0)).complete(),
@@ -148,6 +151,7 @@ VERBS: dict[str, Verb] = {
     "Claim.fail": lambda scene: scene.part.fail("why"),
     "Claim.release": lambda scene: scene.part.release(),
     "Claim.extend": lambda scene: scene.part.extend(60),
+    "Claim.progress": lambda scene: scene.claim.progress(0.5),
     "Claim.raise_if_cancelled": lambda scene: scene.part.raise_if_cancelled(),
     "Database.create_queue": lambda scene: scene.database.create_queue(f"{scene.name}_new"),
     "Database.queue": lambda scene: scene.database.queue(scene.name),
