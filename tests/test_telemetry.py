@@ -116,6 +116,20 @@ def test_several_are_linked_to_their_pushes(queue: Queue, spans: Spans) -> None:
     assert (process.attributes or {})["messaging.batch.message_count"] == 2
 
 
+def test_the_callback_of_a_batch_is_processed_in_the_trace_of_who_opened_it(db: Database, spans: Spans) -> None:
+    called, queue = db.create_queue("called"), db.create_queue("work", batches=True)
+    with telemetry.tracer.start_as_current_span("request"), queue.batch(then=("called", "ended")) as batch:
+        batch.push("a")
+    for consumer in (queue, called):
+        with consumer.receive():
+            pass
+    request = of(spans, "request")
+    for name in ("process work", "process called"):
+        parent = of(spans, name).parent
+        assert parent is not None
+        assert (parent.trace_id, parent.span_id) == (context(request).trace_id, context(request).span_id)
+
+
 def test_the_worker_processes_in_the_trace_of_the_push(queue: Queue, db: Database, spans: Spans) -> None:
     seen: list[int] = []
 

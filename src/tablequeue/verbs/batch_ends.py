@@ -148,7 +148,9 @@ def _pushed(
         "producer": context.who,
         "now": context.time(now),
         "payload": payload.encode("latin-1") if definition.payload == "bytes" else payload,
-        "headers": dump_headers({BATCH: {"id": id, "queue": context.table.name, **numbers}}),
+        "headers": dump_headers(
+            values.get("headers", {}) | {BATCH: {"id": id, "queue": context.table.name, **numbers}}
+        ),
         "delay": 0 if definition.order == "due" else None,
         "due": None,
         "expires": None,

@@ -16,6 +16,7 @@ from tablequeue.model.batch import BatchProgress, OnDead, check_on_dead
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_claims, checked_id, checked_token
 from tablequeue.model.payload import CODECS
+from tablequeue.observe import telemetry
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import batch_ends, catalogue
 from tablequeue.verbs.after import CANCELLED, CHANGED, follow
@@ -232,7 +233,7 @@ def _not_found(id: int) -> BatchNotFound:
 
 
 def _dumped(runner: Runner, what: str, callback: Callback) -> str:
-    """Return a callback as JSON; refuse one that could not be pushed."""
+    """Return a callback as JSON, with the context of the current span; refuse one that could not be pushed."""
     match callback:
         case (str(name), payload):
             table = catalogue.find(runner, name, "queue")
@@ -243,4 +244,4 @@ def _dumped(runner: Runner, what: str, callback: Callback) -> str:
         raise BadInput(f"{what} names {name!r}, which has groups.", "Name a queue without groups, or with fair ones.")
     dumped = CODECS[definition.payload].dump(payload)
     text = dumped.decode("latin-1") if isinstance(dumped, bytes) else dumped
-    return json.dumps({"table": table.table_name, "payload": text})
+    return json.dumps({"table": table.table_name, "payload": text, "headers": telemetry.carried({})})
