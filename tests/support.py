@@ -109,8 +109,8 @@ def counts(queue: Consumer, **options: Any) -> dict[str, int]:
 
 def snapshot(queue: Consumer) -> list[Message]:
     """Return every message of the queue as it is stored, including finished ones."""
-    live = [message for state in STATES for message in queue.peek(10_000, state=state)]
-    return live + (queue.history(10_000) if queue.definition.keeps_history else [])
+    live = [message for state in STATES for message in queue.peek(1_000_000, state=state)]
+    return live + (queue.history(1_000_000) if queue.definition.keeps_history else [])
 
 
 # Every verb that acts on a claim.
