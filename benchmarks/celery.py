@@ -1,6 +1,6 @@
 """Celery on tablequeue, on Redis and on kombu's own transport for SQL: rates, latency, and what an idle worker costs.
 
-    python -m benchmarks.celery [--tasks 2000] [--repeats 3] [--contenders ...]
+    python -m benchmarks.celery [--tasks 2000] [--repeats 3] [--of tasks results] [--contenders ...]
 
 It needs `celery[redis]`, Debian's redis-server and PostgreSQL's server; tests/contrib/kombu/others.py makes an
 environment with the packages. A worker has four processes and Celery's own settings. Tasks are sent one by one by one
@@ -8,6 +8,10 @@ process, then a worker is started that runs them; the rate is that between a ten
 latency there is a task every 50 ms, and the worker waits for each. What an idle worker asks is counted by the server:
 transactions of PostgreSQL, commands of Redis. Every commit is flushed, except by the Redis that keeps everything in
 memory.
+
+Results are kept by the broker's system, and read by one process: the seconds of 1,000 tasks, each sent alone, until all
+results are there, and those of a chord of 20, the median of 20. The table ends with the ratios to Redis, each that of
+two contenders in the same round.
 """
 
 from __future__ import annotations
@@ -39,6 +43,28 @@ CONTENDERS = (
     "Redis, flushed",
     "kombu sqla, PostgreSQL",
 )
+RESULTS, CHORD, CHORDS = 1000, 20, 20
+# Which contender is divided by which in the ratios.
+RATIOS = [(ours, theirs) for ours in CONTENDERS[:2] for theirs in CONTENDERS[2:4]]
+READ = f"""
+import statistics, time
+from celery import chord
+from benchmarks.celery_app import add, total
+
+def chord_of_some():
+    began = time.time()
+    header = [add.s(number, 1) for number in range({CHORD})]
+    assert chord(header, total.s())().get(timeout=60) == sum(range(1, {CHORD} + 1))
+    return time.time() - began
+
+for _ in range(5):  # connects, declares, and starts the pool
+    chord_of_some()
+chords = [chord_of_some() for _ in range({CHORDS})]
+began = time.time()
+results = [add.delay(number, 1) for number in range({RESULTS})]
+assert sum(result.get(timeout=60) for result in results) == sum(range(1, {RESULTS} + 1))
+print(time.time() - began, statistics.median(chords))
+"""
 SEND = """
 import sys, time
 from benchmarks.celery_app import app, note
@@ -136,6 +162,16 @@ def noted(notes: Path, wanted: int) -> dict[int, float]:
     return {int(number): float(at) for number, at in pairs if number != "-1"}
 
 
+def figures_of_results(name: str) -> dict[str, float]:
+    with TemporaryDirectory() as folder, broker(name, Path(folder)) as (url, _):
+        os.environ |= {"BROKER": url, "BACKEND": url}
+        with worker():
+            read = [sys.executable, "-c", READ]
+            seconds, chord = subprocess.run(read, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    del os.environ["BACKEND"]
+    return {f"{RESULTS} results, ms": 1000 * float(seconds), f"chord of {CHORD}, ms": 1000 * float(chord)}
+
+
 def figures(name: str, tasks: int, idle: bool) -> dict[str, float]:
     with TemporaryDirectory() as folder, broker(name, Path(folder)) as (url, count):
         notes = Path(folder) / "notes"
@@ -162,18 +198,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--of", nargs="*", default=("tasks", "results"), choices=("tasks", "results"))
     parser.add_argument("--contenders", nargs="*", default=CONTENDERS, choices=CONTENDERS)
     options = parser.parse_args()
     rounds: dict[str, list[dict[str, float]]] = defaultdict(list)
     for number in range(options.repeats):
         for name in random.sample(options.contenders, len(options.contenders)):
-            rounds[name].append(figures(name, options.tasks, idle=not number))
+            found = figures(name, options.tasks, idle=not number) if "tasks" in options.of else {}
+            if "results" in options.of and "sqla" not in name:
+                found |= figures_of_results(name)
+            rounds[name].append(found)
             print(name, {what: round(value, 1) for what, value in rounds[name][-1].items()}, flush=True)
     columns = [*rounds[options.contenders[0]][0]]
     print("\n| broker |", " | ".join(columns), "|\n|---|" + "---:|" * len(columns))
     for name in options.contenders:
         cells = [[one[what] for one in rounds[name] if what in one] for what in columns]
         print(f"| {name} |", " | ".join(f"{statistics.median(cell):,.0f}" if cell else "" for cell in cells), "|")
+    for ours, theirs in RATIOS:
+        pairs = [*zip(rounds[ours], rounds[theirs], strict=True)] if {ours, theirs} <= rounds.keys() else []
+        cells = [[one[what] / other[what] for one, other in pairs if what in one and what in other] for what in columns]
+        if pairs:
+            ratios = " | ".join(f"{statistics.median(cell):.2f}" if cell else "" for cell in cells)
+            print(f"| {ours} : {theirs} |", ratios, "|")
 
 
 if __name__ == "__main__":

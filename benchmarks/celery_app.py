@@ -1,4 +1,4 @@
-"""The Celery application of benchmarks/celery.py: a task that notes its number and when it began."""
+"""The Celery application of benchmarks/celery.py: a task that notes its number and its start, and two with results."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from pathlib import Path
 
 from celery import Celery
 
-import tablequeue.contrib.kombu  # noqa: F401  (it makes the transport known)
+import tablequeue.contrib.celery  # noqa: F401  (it makes the transport known)
 
-app = Celery("benchmark", broker=os.environ["BROKER"], set_as_current=False)
-app.conf.update(task_ignore_result=True, worker_hijack_root_logger=False)
+app = Celery("benchmark", broker=os.environ["BROKER"], backend=os.environ.get("BACKEND"), set_as_current=False)
+app.conf.update(worker_hijack_root_logger=False)
 
 
-@app.task(name="note")
+@app.task(name="add")
+def add(left: int, right: int) -> int:
+    return left + right
+
+
+@app.task(name="total")
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(name="note", ignore_result=True)
 def note(number: int) -> None:
     with Path(os.environ["NOTES"]).open("a") as file:
         file.write(f"{number} {time.time()}\n")

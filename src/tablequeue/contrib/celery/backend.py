@@ -80,14 +80,17 @@ class ResultConsumer(BaseResultConsumer):
                 return
             self._looking = True
         try:
-            for body in look():
-                self.on_state_change(self.backend.decode_result(body), None)
-            self._waiting.tidy()
-            self.backend.finish_abandoned()
+            found = look()
         finally:
             with self._state:
                 self._looking = False
                 self._state.notify_all()
+        for body in found:  # what is called then may wait for results too
+            self.on_state_change(self.backend.decode_result(body), None)
+        if found:
+            self._waiting.end_wait()
+        self._waiting.tidy()
+        self.backend.finish_abandoned()
 
 
 class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):

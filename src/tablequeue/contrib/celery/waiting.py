@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from functools import partial
@@ -9,6 +10,9 @@ from threading import Event, Lock
 from time import monotonic, sleep
 
 from tablequeue.contrib.celery.store import CHANNELS, Store, channel
+from tablequeue.worker.fetcher import TRANSIENT
+
+logger = logging.getLogger("tablequeue.contrib.celery")
 
 # Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. Where the
 # database notifies, they are for notifications that are lost: see engines/notifier.py.
@@ -21,7 +25,7 @@ RESTS = 3
 class Waiting:
     """The keys of the results for which a process waits. `wait` and `look` are called by one thread at a time.
 
-    `add` and `discard` may be called by any thread, and `discard` also by the garbage collector: it takes no lock.
+    The others may be called by any thread, and `discard` also by the garbage collector: it takes no lock.
     """
 
     def __init__(self, store: Store) -> None:
@@ -69,6 +73,10 @@ class Waiting:
     def discard(self, key: str) -> None:
         self._seen.pop(key, None)
 
+    def end_wait(self) -> None:
+        """End the wait of another thread, whose result may have been found."""
+        self._event.set()
+
     def wait(self, seconds: float) -> list[bytes]:
         """Wait for a change, so many seconds at the most. Return the results that are new or have changed."""
         end = monotonic() + seconds
@@ -92,24 +100,29 @@ class Waiting:
         began = monotonic()
         overdue = began >= self._next_look
         keys = [key for key in [*self._seen] if overdue or key in new or channel(key) in notified]
-        found = self._store.read(keys) if keys else {}
+        try:
+            found = self._store.read(keys) if keys else {}
+        except TRANSIENT as error:
+            logger.warning("%s Looking for results again in %.1f s.", error, PAUSES[1])
+            self._next_look = monotonic() + PAUSES[1]
+            return []
         changed = {key: body for key, body in found.items() if self._seen.get(key, body) != body}
         self._seen.update(changed)
         now = monotonic()
         self._rested = now + RESTS * (now - began)
         shortest, longest = PAUSES_WITH_NOTIFIER if listening else PAUSES
-        if overdue or changed or new or notified:
-            self._pause = min(max(shortest, 2 * self._pause), longest) if overdue and not changed else shortest
-            self._next_look = now + self._pause
+        self._pause = min(max(shortest, 2 * self._pause), longest) if overdue and not changed else shortest
+        self._next_look = now + self._pause
         return [*changed.values()]
 
     def tidy(self) -> None:
         """Leave the channels of which nothing is waited for any more: who stores a result need notify nobody."""
         notifier = self._store.runner.notifier
-        for number in self._attended - {channel(key) for key in [*self._seen]}:
-            self._attended.discard(number)
-            if notifier is not None:
-                notifier.leave(self._store.channels[number], self._wakes[number])
+        with self._lock:
+            for number in self._attended - {channel(key) for key in [*self._seen]}:
+                self._attended.discard(number)
+                if notifier is not None:
+                    notifier.leave(self._store.channels[number], self._wakes[number])
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -119,7 +132,8 @@ class Waiting:
         if notifier is None:
             return False
         listening = True
-        for number in {channel(key) for key in [*self._seen]}:
-            listening &= notifier.attend(self._store.channels[number], self._wakes[number])
-            self._attended.add(number)
+        with self._lock:
+            for number in {channel(key) for key in [*self._seen]}:
+                listening &= notifier.attend(self._store.channels[number], self._wakes[number])
+                self._attended.add(number)
         return listening and notifier.tells_of_results
