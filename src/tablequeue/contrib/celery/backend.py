@@ -24,6 +24,7 @@ from kombu.utils.functional import retry_over_time
 from tablequeue.contrib.celery.store import Returned, Store, store_of
 from tablequeue.contrib.celery.waiting import Waiting
 from tablequeue.contrib.kombu.store import gathered
+from tablequeue.errors import TablequeueError
 from tablequeue.worker.fetcher import TRANSIENT
 
 T = TypeVar("T")
@@ -237,8 +238,11 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
             except ChordError as error:
                 logger.exception("Chord %r raised: %r", group_id, error)
                 self.chord_error_from_stack(signature, error)
-        if not self._ensure(self.store.end, chord, token, pushes):
-            logger.warning("The claim of chord %r was lost: another process sends the callback.", group_id)
+        try:
+            if not self._ensure(self.store.end, chord, token, pushes):
+                logger.warning("The claim of chord %r was lost: another process sends the callback.", group_id)
+        except TablequeueError as error:
+            logger.exception("The callback of chord %r was not sent: %s It is tried again.", group_id, error)
 
     def finish_abandoned(self) -> None:
         """Finish chords whose last part was killed before it could."""

@@ -31,8 +31,8 @@ FOREVER = 100 * 365 * 86400.0
 NO_PART = {"chord": None, "member": "", "place": 0, "returned": b""}
 # How many results are read, or deleted because they have expired, in one call.
 AT_ONCE = 500
-# Seconds between two deletions of what has expired, by one process that stores results.
-EXPIRE_EVERY = 10.0
+# Seconds between two deletions of what has expired, by one process that stores results; and if one of them has left some.
+EXPIRE_EVERY, EXPIRE_AGAIN = 10.0, 0.1
 # Seconds between two looks of such a process for chords whose last part was killed before it could send the callback;
 # and how many it finds at once.
 LOOK_EVERY, CHORDS = 5.0, 20
@@ -100,7 +100,10 @@ class Store:
     def expire(self) -> bool:
         """Delete some of what has expired. Return whether there may be more."""
         self._next_expiry = monotonic() + EXPIRE_EVERY
-        return self._run(self.engine.task_results.expire_results, n=AT_ONCE)
+        more = self._run(self.engine.task_results.expire_results, n=AT_ONCE)
+        if more:
+            self._next_expiry = monotonic() + EXPIRE_AGAIN
+        return more
 
     # -- chords ------------------------------------------------------------------------------------------------------
 
