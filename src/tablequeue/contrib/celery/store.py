@@ -31,7 +31,7 @@ FOREVER = 100 * 365 * 86400.0
 NO_PART = {"chord": None, "member": "", "place": 0, "returned": b""}
 # How many results are read, or deleted because they have expired, in one call.
 AT_ONCE = 500
-# Seconds between two deletions of what has expired, by one process that stores results; and if one of them has left some.
+# Seconds between two deletions of what has expired, by one process that stores results; and after one that left some.
 EXPIRE_EVERY, EXPIRE_AGAIN = 10.0, 0.1
 # Seconds between two looks of such a process for chords whose last part was killed before it could send the callback;
 # and how many it finds at once.
