@@ -24,7 +24,7 @@ from tablequeue.model.names import PART
 T = TypeVar("T")
 
 CHANNELS = 16
-"""The channels by which results wake those who wait. A result wakes only who waits for one of the same channel."""
+"""The number of channels by which results wake processes that wait. A result wakes those that attend its channel."""
 # The seconds of what does not expire.
 FOREVER = 100 * 365 * 86400.0
 # The parameters of a result that is not of a chord.
