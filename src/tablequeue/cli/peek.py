@@ -10,7 +10,7 @@ from tablequeue.cli.options import COUNT
 from tablequeue.ext import context_of
 from tablequeue.model.states import STATES, LiveState
 from tablequeue.verbs.dependencies import waits
-from tablequeue.verbs.progress import of
+from tablequeue.verbs.progress import reported
 
 
 @click.command(cls=Command)
@@ -27,11 +27,11 @@ def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
     settings = ctx.ensure_object(Settings)
     with settings.consumer(queue) as source:
         messages = source.peek(number, state=state)
-        reported = of(context_of(source), [message.id for message in messages]) if state == "in_progress" else {}
+        progress = reported(context_of(source), messages)
         others = waits(context_of(source), messages)
         kind, order = source.definition.payload, source.definition.order
     if not messages:
         click.echo(f"No message is {state.replace('_', ' ')} in {queue!r}.", err=True)
         ctx.exit(EMPTY)
     time = "due" if state == "scheduled" or order == "due" else "pushed"
-    print_messages(settings, messages, kind, "id", "attempts", time, progress=reported, waits=others)
+    print_messages(settings, messages, kind, "id", "attempts", time, progress=progress, waits=others)

@@ -8,7 +8,7 @@ time.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from time import monotonic
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from tablequeue.engines.plan import Ways
 from tablequeue.errors import BadInput
 from tablequeue.model.connection import Connection
-from tablequeue.model.message import Claim, checked_claims, checked_token
+from tablequeue.model.message import Claim, Message, checked_claims, checked_token
 from tablequeue.model.payload import dump_detail
 from tablequeue.model.progress import Progress
 from tablequeue.verbs.context import Context, Params
@@ -79,7 +79,7 @@ def make(context: Context, connection: Connection | None = None) -> None:
 
 
 def of(context: Context, ids: Collection[int]) -> dict[int, Progress]:
-    """Return the progress of those of the messages that are in progress and have any, by their ids."""
+    """Return the progress of those messages among `ids` that are in progress and have any, by their ids."""
     table, engine = context.table, context.engine
     if not ids or not (table.has_progress or context.run(engine.catalogue.has_table, {"table": _name(context)})):
         return {}
@@ -93,6 +93,11 @@ def of(context: Context, ids: Collection[int]) -> dict[int, Progress]:
         )
         for row in rows
     }
+
+
+def reported(context: Context, messages: Iterable[Message]) -> dict[int, Progress]:
+    """Return the progress of those of the messages that are in progress and have any, by their ids."""
+    return of(context, [message.id for message in messages if message.state == "in_progress"])
 
 
 # -- private -----------------------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from tablequeue.model.message import Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
 from tablequeue.topic import Topic
-from tablequeue.verbs import progress
 from tablequeue.verbs.batches import progress_of_open
 from tablequeue.verbs.dependencies import waits
+from tablequeue.verbs.progress import reported
 from tablequeue.verbs.stats import Stats
 from tablequeue.verbs.topics import Size, size
 from tablequeue.web import search
@@ -104,9 +104,6 @@ def messages(site: Site, request: Request) -> Response:
     text = request.query_params.get("q", "").strip()
     start = _whole(request, "from")
     page = search.search(queue, state, text, start)
-    reported = (
-        progress.of(context_of(queue), [message.id for message in page.messages]) if state == "in_progress" else {}
-    )
     return site.page(
         request,
         "messages.html",
@@ -117,7 +114,7 @@ def messages(site: Site, request: Request) -> Response:
         text=text,
         start=start,
         found=page,
-        progress=reported,
+        progress=reported(context_of(queue), page.messages),
         waits=waits(context_of(queue), page.messages),
         same_id=_id_of(site, request, text),
         done=_done(request),
@@ -133,7 +130,7 @@ def message(site: Site, request: Request) -> Response:
         "message.html",
         queue=queue,
         message=message,
-        progress=queue.progress(message.id) if message.state == "in_progress" else None,
+        progress=reported(context_of(queue), [message]).get(message.id),
         waits=waits(context_of(queue), [message]).get(message.id),
         text=text[:LONGEST],
         cut=max(len(text) - LONGEST, 0),
