@@ -391,13 +391,13 @@ def check_recovered(queue: Queue, verb: Verb, point: Point, seen: list[Message] 
 
 def survive(place: Place, server: Server) -> dict[str, list[Survivor]]:
     observer = place.open("the living")
-    arrived: SimpleQueue[str] = SimpleQueue()
+    arrived: SimpleQueue[tuple[str, int, str]] = SimpleQueue()
     resume = threading.Event()
 
     def stand(name: str, point: Point, queue: Queue) -> tuple[Database, BaseException | None]:
         def reached(number: int, words: str) -> None:
             if number == point.number:
-                arrived.put(words)
+                arrived.put((name, number, words))
                 assert resume.wait(PATIENCE)
 
         steps = Steps(reached)
@@ -417,8 +417,8 @@ def survive(place: Place, server: Server) -> dict[str, list[Survivor]]:
             for point in chosen(points):
                 queue = prepared(observer, VERBS[name], f"of_{number}_at_{point.number}")
                 standing[name].append((point, queue, threads.submit(stand, name, point, queue)))
-        expected = Counter(point.words for row in standing.values() for point, _, _ in row)
-        assert Counter(arrived.get(timeout=PATIENCE) for _ in range(expected.total())) == expected
+        expected = {(name, point.number, point.words) for name, row in standing.items() for point, _, _ in row}
+        assert {arrived.get(timeout=PATIENCE) for _ in expected} == expected
         server.kill()
         server.start()
         observer = place.open()
