@@ -126,6 +126,24 @@ def test_in_a_callers_transaction(db: Database, caller: Caller, monkeypatch: pyt
     caller.rollback()
 
 
+def test_reports_in_callers_transactions_are_deleted_later(
+    db: Database, place: Place, kind: Kind, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside another open transaction that has reported, for which no consumer waits."""
+    always(monkeypatch)
+    queue, first = started(db)
+    queue.push_many("bcd")
+    for message in queue.pop_many(2):
+        message.progress(0.5, connection=caller.connection)
+        message.complete(connection=caller.connection)
+        caller.commit()
+    first.progress(0.5, connection=caller.connection)
+    if kind.side_by_side:
+        claimed(place.open().queue("work")).progress(0.5)
+    caller.commit()
+    assert reports(queue) == 1 + kind.side_by_side
+
+
 @in_loop
 async def test_in_an_async_callers_transaction(place: Place, kind: Kind, db: Database) -> None:
     for driver in kind.engine_class.async_drivers:
@@ -175,11 +193,11 @@ def _without(operation: str, pattern: str) -> Callable[..., Any]:
     """Return an operation whose statement lacks what the pattern finds."""
 
     def mutant(self: ProgressReports, cursor: Any, table: Any, params: Any) -> Any:
-        statement = table.statement(operation)
-        changed = re.sub(pattern, "", statement)
-        assert changed != statement, "the mutant is no mutant"
+        statements = table.statements(operation)
+        changed = [re.sub(pattern, "", statement) for statement in statements]
+        assert changed != statements, "the mutant is no mutant"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(table), "statements", lambda *_: [changed])
+            patch.setattr(type(table), "statements", lambda *_: changed)
             return ORIGINAL[operation](self, cursor, table, params)
 
     return mutant

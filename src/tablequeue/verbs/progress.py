@@ -65,8 +65,8 @@ def report(
     if not context.run(context.engine.progress.report_progress, params, connection):
         raise not_held([claim.id], 1, "changed")
     claim.reported = monotonic(), fraction
-    if connection is None and monotonic() >= context.table.next_forget:
-        gone = context.run(context.engine.progress.forget_progress, {"n": FORGET_SIZE})
+    if monotonic() >= context.table.next_forget:
+        gone = context.run_apart(context.engine.progress.forget_progress, {"n": FORGET_SIZE}, connection)
         context.table.next_forget = 0.0 if gone == FORGET_SIZE else monotonic() + FORGET_EVERY
 
 

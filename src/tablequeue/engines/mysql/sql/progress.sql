@@ -22,7 +22,8 @@ drop table if exists {progress};
 
 -- name: report_progress
 -- Keep the report on the message :id, if it is in progress under :token.
--- Indexes: the primary keys. Locks: the report, which nobody else writes. A crash leaves the report before.
+-- Indexes: the primary keys. Locks: the report, which nobody else writes; in a caller's transaction at REPEATABLE READ
+-- the message too, which is only read. A crash leaves the report before.
 insert into {progress} (id, token, fraction, detail, reported_at, reports)
 select id, token, :fraction, :detail, {now}, 1
 from {queue} force index (primary)
@@ -39,13 +40,27 @@ straight_join {progress} as report on report.id = message.id and report.token = 
 
 -- name: forget_progress
 -- Delete up to :n reports of claims that are not held any more. None of them is ever held again.
--- Indexes: the primary keys; it reads the whole table. Locks: the reports. A crash leaves all or nothing.
-delete {progress} from {progress}
-join (
+-- A delete would lock whatever its subqueries read, also reports of open transactions: so a read finds the reports.
+-- Indexes: the primary keys; it reads the whole table. Locks: the reports; locked ones are skipped. A crash leaves all
+-- or nothing.
+-- name: forget_progress.find
+select json_arrayagg(json_array(id, token)) into @tq_gone
+from (
     select old.id, old.token
     from {progress} as old
     left join {queue} as message
         on message.id = old.id and message.token = old.token and message.state = 'in_progress'
     where message.id is null
     limit :n
-) as gone on gone.id = {progress}.id and gone.token = {progress}.token;
+) as gone;
+-- name: forget_progress.delete
+delete {progress} from (
+    select old.id, old.token
+    from json_table(@tq_gone, '$[*]' columns (
+        id bigint path '$[0]',
+        token char(32) character set ascii collate ascii_bin path '$[1]'
+    )) as given
+    straight_join {progress} as old force index (primary) on old.id = given.id and old.token = given.token
+    for update skip locked
+) as gone
+straight_join {progress} force index (primary) on {progress}.id = gone.id and {progress}.token = gone.token;
