@@ -15,8 +15,7 @@ from tests.crashes import Steps, open_stepping, standing_at
 from tests.servers import Place
 from tests.support import at, claimed, design_group
 
-# SQL Server refuses batches.
-ENGINES = ("sqlite", "postgresql", "mariadb")
+ENGINES = ("sqlite", "postgresql", "mariadb", "mssql")
 THEN = ("called", "ended")
 FAILED = ("called", "failed")
 HEADER = "tablequeue-batch"

@@ -118,13 +118,23 @@ def notes(batch: str, grouped: Iterable[str]) -> list[str]:
     for table in grouped:
         changes = len(re.findall(rf"\binsert into {table} \((?![^;]*\n    'dead')", batch))
         for statement in statements(batch):
-            of_rows = re.match(r"with (\w+) as \([\s\S]*?\bfrom (\S+)[\s\S]*\ndelete from \1\b", statement)
-            deleted = DELETE.match(statement)
-            target = of_rows[2] if of_rows else deleted and (deleted[2] or deleted[1])
-            changes += target == table and not statement.endswith("state = 'dead'")
+            changes += deletes_from(statement) == table and not statement.endswith("state = 'dead'")
         if batch.count(f"into {table}__turns") < changes:
             wrong.append(f"{table} without its notes")
     return wrong
+
+
+def deletes_from(statement: str) -> str | None:
+    """Return the table from which a statement deletes."""
+    of_rows = re.match(r"with (\w+) as \([\s\S]*?\bfrom (\S+)[\s\S]*\ndelete from \1\b", statement)
+    deleted = DELETE.match(statement)
+    return of_rows[2] if of_rows else deleted and (deleted[2] or deleted[1])
+
+
+def triggers(batch: str, layout: Layout) -> list[str]:
+    """A DELETE from a table with a trigger on DELETE has no OUTPUT without INTO (error 334)."""
+    there = [statement for statement in statements(batch) if deletes_from(statement) == "tq_work"]
+    return [f"an answer of {statement[:60]}" for statement in there if says(statement)]
 
 
 def executed(batch: str, layout: Layout) -> list[str]:

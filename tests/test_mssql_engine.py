@@ -347,6 +347,37 @@ def test_a_lock_timeout_is_no_empty_queue_elsewhere(server: Server) -> None:
     refuses(errors.Locked, queue.pop)
 
 
+def test_a_completion_looks_at_its_batch_after_the_commit(server: Server) -> None:
+    """Its text is several statements, because of the trigger, so it is a transaction of its own."""
+    queue = queue_on(server, batches=True, groups=True)
+    server.answers["delete from message"] = lambda params: [(1, 7, "g")]
+    server.answers["insert into @open"] = lambda params: []
+    claims(queue, range(1, 2))[0].complete()
+    begin, complete, note, commit = (text for text, _ in server.sent[:4])
+    assert (begin, commit) == ("begin transaction", "commit transaction")
+    assert complete.index("insert into @done") < complete.index("delete from message") < complete.index("from @done as")
+    assert note.startswith("insert into tq_work__turns")
+    ((n, after),) = [params for text, params in server.sent[4:] if "insert into @open" in text]
+    assert (n, after) == (1, 6)
+
+
+def test_a_purge_in_a_queue_with_batches_notes_groups_in_one_transaction(server: Server) -> None:
+    queue = queue_on(server, batches=True, groups=True)
+    server.answers["delete from"] = lambda params: []
+    queue.purge_dead([1])
+    assert [text for text in server.texts() if "transaction" in text] == ["begin transaction", "commit transaction"]
+
+
+def test_batches_that_a_look_waits_for_in_vain_are_left_for_the_next_one(server: Server) -> None:
+    """Without READ_COMMITTED_SNAPSHOT. In a transaction, which the error has ended, it is an error."""
+    queue = queue_on(server, batches=True)
+    server.answers["insert into @open"] = lambda params: LOCK_TIMEOUT
+    assert queue.batches() == []
+    server.answers["select message.batch_id"] = lambda params: [(7,)]
+    with pytest.raises(errors.Locked), queue.batch_of(claims(queue, range(1, 2))[0]) as batch:
+        batch.push("x")
+
+
 def test_the_seconds_of_a_key_are_noted_with_its_message(server: Server) -> None:
     queue = queue_on(server, unique_for=60)
     server.answers["insert into tq_work__keys"] = lambda params: [("a",), ("b",)]

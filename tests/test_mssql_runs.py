@@ -36,7 +36,8 @@ LEFT_OUT: dict[str, str] = {
     r"conformance/test_async_transactions\.py": "No async driver of SQL Server is supported; see its page.",
     r"contrib/django/test_backend\.py": "Django has no backend for SQL Server.",
     r"contrib/celery/": "Results of Celery are refused: there are no texts for them yet.",
-    r"test_batches\.py": "A queue with batches is refused: no server has run the texts that it would need.",
+    r"test_batches\.py::test_one_of_two_ends_a_batch": "Its look at open batches passes over one that another "
+    "transaction ends, so the mutant, which does not lock the row, pushes no second callback.",
     r"test_progress\.py": "Progress is refused: there are no texts for it yet.",
     r"test_dependencies\.py": "A queue with dependencies is refused: there are no texts for it yet.",
     r"test_low_water\.py": "Only engines whose index keeps dead entries have a low-water mark.",

@@ -25,7 +25,7 @@ from tests.progress import always, check_forgotten, check_progress, fraction, re
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, refuses
 
-pytestmark = [pytest.mark.quick, only(*ENGINES)]
+pytestmark = [pytest.mark.quick, only(*ENGINES[:3])]
 
 
 @pytest.mark.parametrize("design", ["fifo", "groups", "fair"])

@@ -7,16 +7,18 @@ variables live until its end, and each parameter is bound once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from tablequeue import errors
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.mssql.answers import decoded
-from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
+from tablequeue.engines.mssql.refusals import DRIVERS, LOCK_TIMEOUT, is_driver_error, number_of
 from tablequeue.engines.texts import sql_text
+
+T = TypeVar("T")
 
 # The parameters that are tokens. SQL Server stores a token as a uniqueidentifier.
 TOKENS = ("token", "claim")
@@ -217,3 +219,16 @@ def atomic(cursor: SQLServerCursor) -> Iterator[None]:
     if cursor.ours:
         cursor.execute("commit transaction")
         cursor.in_transaction = False
+
+
+def unless_locked(cursor: SQLServerCursor, look: Callable[[], T], nothing: T) -> T:
+    """Return what a look finds that is repeated from time to time; `nothing` if it waits in vain for a transaction.
+
+    Without READ_COMMITTED_SNAPSHOT it waits for the rows that an open transaction has changed.
+    """
+    try:
+        return look()
+    except Exception as error:
+        if cursor.in_transaction or not is_driver_error(error) or number_of(error) != LOCK_TIMEOUT:
+            raise
+        return nothing

@@ -18,6 +18,7 @@ from tablequeue.engines.columns import TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
+from tablequeue.engines.mssql.batches import SQLServerBatches
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
 from tablequeue.engines.mssql.fair import fair_words
@@ -87,13 +88,15 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
-    lacks = ("batches", "dependencies", "progress", "task_results")
+    lacks = ("dependencies", "progress", "task_results")
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)
     streams = SQLServerStreams()
     staging = SQLServerStaging()
     moving = SQLServerMoving()
+    batches = SQLServerBatches()
+    batch_parameter = "@batch_id"
     checks = CHECKS
     listener = SQLServerPoll
     drivers = ("mssqlpython", "pyodbc", "pymssql")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
-from tablequeue.engines.messages import Messages, old_and_new
+from tablequeue.engines.messages import Messages, completed_ids, old_and_new
 from tablequeue.engines.mssql.connection import atomic
 from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
@@ -103,7 +103,8 @@ class SQLServerMessages(Limits, Messages):
             super()._move_dead(cursor, table, params, ids[start : start + STEP])
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
-        if not (table.definition.grouped and table.definition.keeps_history):
+        definition = table.definition
+        if not definition.keeps_history or not (definition.grouped or definition.batches):
             return super().expire(cursor, table, params)
         with atomic(cursor):
             rows = self._rows(cursor, table, "expire", params)
@@ -153,12 +154,13 @@ class SQLServerMessages(Limits, Messages):
     # -- finishing and keeping -------------------------------------------------------------------------------------
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        if not (table.definition.grouped and table.definition.keeps_history):
+        definition = table.definition
+        if not definition.batches and not (definition.grouped and definition.keeps_history):
             return [id for done in self._by_ids(cursor, table, super().complete, params) for id in done]
         with atomic(cursor):
             rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete", step)]
-            self._note(cursor, table, _groups(rows, 1))
-        return [row[0] for row in rows]
+            self._note(cursor, table, _groups(rows, -1))
+        return completed_ids(table, rows)
 
     def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
         for row in params["rows"]:
@@ -193,9 +195,13 @@ class SQLServerMessages(Limits, Messages):
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return [id for done in self._by_ids(cursor, table, super().redrive_ids, params) for id in done]
 
+    def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
+        with atomic(cursor) if _notes_apart(table) else nullcontext():
+            return super().purge(cursor, table, params)
+
     def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
         steps = steps_of_ids(params)
-        if len(steps) == 1:
+        if len(steps) == 1 and not _notes_apart(table):
             return super().purge_ids(cursor, table, params)
         with atomic(cursor):
             return sum(super(SQLServerMessages, self).purge_ids(cursor, table, step) for step in steps)
@@ -213,6 +219,11 @@ class SQLServerMessages(Limits, Messages):
     def _note(self, cursor: Cursor, table: Table, groups: Iterable[str | None]) -> None:
         if table.definition.grouped and (noted := list(dict.fromkeys(groups))):
             self._run(cursor, table, "note", {"groups": json.dumps(noted, ensure_ascii=False)})
+
+
+def _notes_apart(table: Table) -> bool:
+    """Return whether a purge notes the groups by a statement of its own: OUTPUT ... INTO has only one target."""
+    return table.definition.batches and table.definition.grouped
 
 
 def _groups(rows: Sequence[Row], column: int) -> list[str]:

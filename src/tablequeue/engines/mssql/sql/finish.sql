@@ -9,6 +9,15 @@ declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 -- [keep]
 declare @now datetime2(6) = {now};
+-- [batches]
+-- Where there are batches, a trigger refuses an OUTPUT without INTO. So what is deleted next is noted here first, in
+-- one transaction with that.
+declare @done table (id bigint not null primary key, batch_id bigint null, group_key varbinary(1020) null);
+insert into @done (id, batch_id, group_key)
+select message.id, message.batch_id, message.group_key
+from {queue} as message with (rowlock, updlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;
 -- [end]
 delete from message
 -- [keep]
@@ -20,13 +29,21 @@ output
 into {history} (
     {history_row without token}
 )
+-- [keep not batches]
 output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key
--- [none]
+-- [none not batches]
 {note_deleted}output deleted.id
 -- [end]
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.token = @token;
+-- [batches]
+select
+    done.id,
+    {may_end},
+    convert(nvarchar(510), done.group_key) as group_key
+from @done as done;
+-- [end]
 
 -- name: complete_at_most_once
 -- Complete the messages of the JSON array :ids that were delivered at most once under :token.
@@ -43,11 +60,16 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.token = @token;
 
 -- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed.
+-- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
 -- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
 declare @id bigint = :id;
 declare @result nvarchar(max) = cast(:result as nvarchar(max));
+-- [batches]
+declare @batch_id bigint = :batch_id;
+insert into {results} (id, batch_id, result) values (@id, @batch_id, @result);
+-- [else]
 insert into {results} (id, result) values (@id, @result);
+-- [end]
 
 -- name: result
 -- Return the result of the message :id. Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else shared

@@ -105,19 +105,40 @@ declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 -- [none]
 declare @error nvarchar(max) = N'expired';
--- [end]
+-- [keep batches]
+-- Where there are batches, a trigger refuses an OUTPUT without INTO. So what is deleted next is noted here first, in
+-- one transaction with that.
+declare @expired table (id bigint not null primary key, group_key varbinary(1020) null);
+insert into @expired (id, group_key)
+select top (@n) id, group_key
+from {queue} with (index ({table}__expires), rowlock, readpast, updlock, readcommittedlock)
+where {waiting} and expires_at <= @now
+order by expires_at;
+delete from message
+output
+    {history_row of deleted without token with
+        finished_at = @now
+        group_key = convert(nvarchar(510), deleted.group_key)
+        dedup_key = convert(nvarchar(510), deleted.dedup_key)}, 'expired'
+into {history} (
+    {history_row without token}, outcome
+)
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select expired.id from @expired as expired);
+select expired.id, convert(nvarchar(510), expired.group_key) as group_key from @expired as expired;
+-- [none or not batches]
 with expired as (
-    -- [keep]
+    -- [keep not batches]
     select top (@n)
         {history_row without token finished_at}, expires_at
     -- [none]
     select top (@n) id, state, attempts, group_key, consumer, errors, expires_at
-    -- [end]
+    -- [none or not batches]
     from {queue} with (index ({table}__expires), rowlock, readpast, updlock, readcommittedlock)
     where {waiting} and expires_at <= @now
     order by expires_at
 )
--- [keep]
+-- [keep not batches]
 delete from expired
 output
     {history_row of deleted without token with
@@ -200,22 +221,49 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 -- Index: {table}__{state}, in its own order: all of them go in the end. Bounded, and locked rows are skipped, so that
 -- no consumer waits. What was deleted before a crash stays deleted.
 declare @n bigint = :n;
+-- [batches]
+-- Where there are batches, a trigger refuses an OUTPUT without INTO.
+declare @gone table (id bigint not null primary key, group_key varbinary(1020) null);
+-- [end]
 with gone as (
     select top (@n) id, group_key
     from {queue} with (index ({table}__{state}), rowlock, readpast, updlock, readcommittedlock)
     where {in_state}
 )
 delete from gone
+-- [not batches]
 {note_deleted}output deleted.id;
+-- [batches]
+output deleted.id, deleted.group_key into @gone (id, group_key);
+-- [batches grouped]
+insert into {turns} (group_key)
+select group_key from @gone group by group_key order by min(id);
+-- [batches]
+select id from @gone;
+-- [end]
 
 -- name: purge_ids
 -- Delete those of the JSON array :ids that are {state}. Index: the primary key, sought as in complete.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+-- [batches]
+-- Where there are batches, a trigger refuses an OUTPUT without INTO.
+declare @gone table (id bigint not null primary key, group_key varbinary(1020) null);
+-- [end]
 delete from message
+-- [not batches]
 {note_deleted}output deleted.id
+-- [batches]
+output deleted.id, deleted.group_key into @gone (id, group_key)
+-- [end]
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.state = '{state}';
+-- [batches grouped]
+insert into {turns} (group_key)
+select group_key from @gone group by group_key order by min(id);
+-- [batches]
+select id from @gone;
+-- [end]
 
 -- name: purge_history
 -- Delete up to :n messages from the history that were finished, or lost, :age seconds ago or longer.

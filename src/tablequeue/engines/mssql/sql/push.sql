@@ -17,12 +17,14 @@ declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
 -- [expires]
 declare @expires float = coalesce(cast(:expires as float), {expires});
+-- [batches]
+declare @batch_id bigint = :batch_id;
 -- [end]
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{extra})
 {note_inserted}output inserted.id
 select
     @payload, @headers, @producer, @priority, @group, @key, @now, @due,
-    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
+    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}{in_batch}
 where @key is null
     or not exists (
         select 1 from {queue} as there with (readcommittedlock)
@@ -44,12 +46,14 @@ declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
 -- [expires]
 declare @expires float = coalesce(cast(:expires as float), {expires});
+-- [batches]
+declare @batch_id bigint = :batch_id;
 -- [end]
-insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at})
+insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{extra})
 output inserted.id
 select
     {payload_of_value}, @headers, @producer, @priority, @group, @now, @due,
-    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
+    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}{in_batch}
 from openjson(@payloads) as batch
 order by cast(batch.[key] as int);
 
@@ -65,6 +69,9 @@ order by cast(batch.[key] as int);
 declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
 declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
 declare @now datetime2(6) = {now};
+-- [batches]
+declare @batch_id bigint = :batch_id;
+-- [end]
 declare @batch table (
     place int not null primary key,
     payload {payload_type} not null,
@@ -115,11 +122,11 @@ where batch.dedup_key is not null
             where there.dedup_key = batch.dedup_key and there.dedup_key is not null
         )
     );
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{extra})
 output inserted.id into @pushed (id)
 select
     payload, headers, @producer, priority, group_key, dedup_key, @now, due_at,
-    case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end{expires_at}
+    case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end{expires_at}{in_batch}
 from @batch
 where fresh = 1
 order by place;

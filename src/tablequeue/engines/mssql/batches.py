@@ -1,0 +1,15 @@
+"""The operations on batches that differ on SQL Server."""
+
+from __future__ import annotations
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.batches import Batches
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.mssql.connection import unless_locked
+from tablequeue.engines.rows import OpenBatchRow
+
+
+class SQLServerBatches(Batches):
+    def open_batches(self, cursor: Cursor, table: Table, params: Params) -> list[OpenBatchRow]:
+        looked = super().open_batches
+        return unless_locked(cursor, lambda: looked(cursor, table, params), [])
