@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+import pytest
+
 from tablequeue import BatchProgress, Claim, Database, NewMessage, Queue
-from tablequeue.errors import BatchNotFound
+from tablequeue.errors import BatchNotFound, LeaseLost
 from tablequeue.ext import context_of
 from tablequeue.verbs.batches import progress_of_open
 from tests.crashes import Steps, open_stepping, standing_at
@@ -86,6 +88,25 @@ def check_batch(database: Database, **options: Any) -> None:
     assert len(called(database)) == 1
     assert progress(database, id) == {"finished": 3}
     assert database.batch(id).progress().ended_at is not None
+
+
+def check_together(database: Database, **options: Any) -> None:
+    """A pop that completes the last message of a batch ends it at once, also if it claims another message."""
+    queue = made(database, **options)
+    id = opened(queue, "a")
+    first = claimed(queue)
+    queue.push("b")
+    second = queue.pop(completing=first)
+    assert second is not None
+    assert second.payload == "b"
+    assert called(database) == [("ended", id, {"total": 1, "finished": 1})]
+    other = opened(queue, "c")
+    third = queue.pop(completing=second)
+    assert third is not None
+    queue.push("d")
+    with pytest.raises(LeaseLost):
+        queue.pop_many(1, completing=[second, third])
+    assert called(database)[1:] == [("ended", other, {"total": 1, "finished": 1})]
 
 
 def check_withdrawn(database: Database) -> None:

@@ -163,6 +163,10 @@ MUTANTS: dict[str, tuple[dict[str, Callable[[str], str]], Callable[[Database], N
         {"complete": replaced(r"then \S+batch_id end", "then null end")},
         batches.check_batch,
     ),
+    "a completion with a claim that does not tell": (
+        {name: replaced(r"then \S+batch_id end", "then null end") for name in ("complete", "complete_and_claim")},
+        batches.check_together,
+    ),
     "a sweep that ends a batch too early": (
         {"open_batches": replaced("batch.on_dead = 'wait' or |'in_progress', ", "")},
         batches.check_batch,

@@ -26,6 +26,7 @@ from tests.batches import (
     check_repair,
     check_results,
     check_seen,
+    check_together,
     check_withdrawn,
     completed_without_a_look,
     made,
@@ -161,6 +162,13 @@ def test_a_pop_that_completes(db: Database) -> None:
         assert called(db) == []
         message = queue.pop(completing=message)
     assert called(db) == [("ended", id, {"total": 3, "finished": 3})]
+
+
+@pytest.mark.parametrize(
+    "options", [{"history": "none"}, {"groups": "fair"}, {"order": "lifo"}, {"concurrency": 2}], ids=str
+)
+def test_a_pop_that_completes_the_last_message(db: Database, options: Any) -> None:
+    check_together(db, **options)
 
 
 @pytest.mark.parametrize("on_dead", ["continue", "cancel"])

@@ -166,12 +166,14 @@ class PostgreSQL(Engine):
         array_type = "bytea" if definition.payload == "bytes" else "text"
         waiting, notifying, pushing = (f"hashtextextended('{table.channel}', {key})" for key in LOCKS)
         words = super().words(table, state)
+        completed = f", {ending('finished', words['queue'])}" if definition.batches else ""
         return {
             **words,
-            # Of a queue with batches: what ends the statement of a completion whose rows are `finished`.
-            "then_ending": f"\n)\nselect id, {ending('finished', words['queue'])}\nfrom finished"
-            if definition.batches
-            else "",
+            # Of a queue with batches: which of them the rows of `finished` may end; that, as the end of a completion;
+            # and the column that it needs.
+            "completed_ending": completed,
+            "then_ending": f"\n)\nselect id{completed}\nfrom finished" if completed else "",
+            "and_batch": ", batch_id" if completed else "",
             # In a full array of errors: the place of the last one of the first, and that of the first one of the last.
             "last_first": str(FIRST_ERRORS - 1),
             "before_last": str(LAST_ERRORS - 2),

@@ -17,7 +17,7 @@ from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.rows import Done
 from tablequeue.engines.texts import Row
-from tablequeue.model.message import ID
+from tablequeue.model.message import CLAIMED, ID
 
 T = TypeVar("T", bound=Collection[int])
 
@@ -106,41 +106,53 @@ class PostgreSQLMessages(Notifying, Messages):
         return (completed if len(completed) < params["number"] else None), None
 
     def _complete_before(self, cursor: Cursor, table: Table, params: Params) -> Done:
-        """Use two statements: the first one frees places, or tells of batches."""
+        """Use two statements: the first one frees places."""
         with atomic(cursor):
             return super().complete_and_claim(cursor, table, params)
 
     def _complete_above(self, cursor: Cursor, table: Table, params: Params) -> Done:
         mark, began = table.mark, monotonic()
-        rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})
+        completed, rows = self._complete_with(cursor, table, params | {"low_water": mark.id})
         table.walks.claims.took(began, params["number"] + len(rows), whole=not mark.id, kind="complete_and_claim")
+        if completed is not None:
+            return completed, []
         if not rows:  # look below the mark
             return None, self.claim(cursor, table, params)
-        if rows[0][ID] is None:  # some are lost
-            return rows[0][-1] or (), []
         note_claimed(cursor, table, mark, rows)
         return None, rows
 
     def _complete_in_turn(self, cursor: Cursor, table: Table, params: Params) -> Done:
         unfinished: list[Sequence[int]] = []
-        finish = ["complete_and_claim"]  # by the first claim only
+        first = [self._complete_with]  # the other claims only claim
 
         def claim(cursor: Cursor, table: Table, params: Params) -> list[Row]:
-            if not finish:
+            if not first:
                 return [] if unfinished else self._claim(cursor, table, params)
-            rows = self._claimed(cursor, table, finish.pop(), params)
-            if rows and rows[0][ID] is None:
-                unfinished.append(rows[0][-1] or ())
-                return []
-            return [row[:-1] for row in rows]
+            completed, rows = first.pop()(cursor, table, params)
+            if completed is not None:
+                unfinished.append(completed)
+            return [row[: len(CLAIMED) + 1] for row in rows]
 
         rows = self.fair.claimed(claim, cursor, table, params)
         return (unfinished[0] if unfinished else None), rows
 
+    def _complete_with(self, cursor: Cursor, table: Table, params: Params) -> tuple[Sequence[int] | None, list[Row]]:
+        """Complete and claim by one statement. Return the ids that were completed if some are lost, and the rows."""
+        rows = self._rows(cursor, table, "complete_and_claim", params)
+        told = next((row for row in rows if row[ID] is None), None)
+        if told is not None:
+            rows.remove(told)
+            completed = told[-1] or ()
+            if table.definition.batches:
+                table.ending.update(batch for batch in told[-2] or () if batch is not None)
+            if len(completed) < params["number"]:
+                return completed, []
+        return None, table.in_order(rows) if len(rows) > 1 else rows
+
     together = Ways(
         {
             "contended": _complete_apart,
-            "limited or batches": _complete_before,
+            "limited": _complete_before,
             "fair": _complete_in_turn,
             "": _complete_above,
         }

@@ -37,7 +37,8 @@ returning id;
 -- name: complete_and_claim
 -- Complete the messages of :ids that are held under :held. If these are all :number of them, claim up to :n ready
 -- messages under a new lease, as claim does. One round trip and one flush for both.
--- Returns a row for each claimed message; or, if fewer were completed, one row with the ids of those.
+-- Returns a row for each claimed message; or, if fewer were completed, one row with the ids of those. In a queue with
+-- batches also such a row if a batch may end, with that batch; it names the batch of a message if no other is ready.
 -- Indexes: the primary key, {table}__ready. Locks: the rows. A crash leaves all of it or nothing.
 with finished as (
     delete from {queue}
@@ -53,7 +54,7 @@ with finished as (
     from finished
     -- [end]
     -- [none]
-    returning id
+    returning id{and_batch}
     -- [end]
 ), claimed as (
     update {queue}
@@ -81,10 +82,19 @@ with finished as (
     returning
         {claimed_names}{and_slot}
 )
+-- [not batches]
 select *, null as finished from claimed
 union all
 select {claimed_nulls}{and_null}, array_agg(id) from finished
 having count(*) < :number;
+-- [batches]
+select *, null as ending, null as finished from claimed
+union all
+select {claimed_nulls}{and_null}, array_agg(ending), array_agg(id) from (
+    select id{completed_ending} from finished
+) as completed
+having count(*) < :number or count(ending) > 0;
+-- [end]
 
 -- name: keep_results
 -- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
