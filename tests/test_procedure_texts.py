@@ -16,10 +16,11 @@ from tablequeue import Definition, Rate
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
+from tablequeue.errors import BadInput
 from tablequeue.model.names import table_of
 from tablequeue.model.states import STATES
 from tests import mssql_rules as rules
-from tests.support import DESIGNS
+from tests.support import DESIGNS, refuses
 from tests.tsql import parse_errors
 
 # PostgreSQL truncates names longer than 63 characters; MariaDB and MySQL allow 64.
@@ -46,6 +47,13 @@ def test_there_is_a_template_for_each_verb(name: str) -> None:
         given = set(re.findall(r"\{sql [^}]*?=([a-z]\w*)", text)) - {*STATES}
         declared = {name for names in re.findall(r"declare ([\w, ]+?) \w+", text) for name in names.split(", ")}
         assert not given & declared & words, file
+
+
+@pytest.mark.parametrize("feature", ["batches", "dependencies"])
+def test_on_sql_server_queues_with_these_features_have_none(feature: str) -> None:
+    engine, _ = on_sql_server("fifo")
+    options: dict[str, Any] = {feature: True}
+    refuses(BadInput, procedures.procedures, engine, engine.table("work", Definition(**options)))
 
 
 MORE: dict[str, dict[str, Any]] = {

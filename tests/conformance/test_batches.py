@@ -412,12 +412,6 @@ def test_what_is_refused(db: Database) -> None:
         refuses(BadInput, queue.take, connection)
 
 
-def test_stored_procedures_are_refused(db: Database, kind: Kind) -> None:
-    queue = made(db)
-    if kind.engine_class.procedure_syntax is not None:
-        refuses(BadInput, db.install_procedures, queue.name)
-
-
 def test_a_dropped_queue_takes_its_batches_with_it(db: Database) -> None:
     queue = made(db)
     id = opened(queue)

@@ -272,6 +272,8 @@ class ProcedureSyntax(NamedTuple):
     """The text after them."""
     kinds: tuple[str, ...] = ("queue",)
     """The kinds of definitions that have procedures."""
+    lacks: tuple[str, ...] = ()
+    """The features whose queues have no procedures."""
     dropped_first: tuple[str, ...] = ()
     """The dialects that cannot replace a procedure: it is dropped first, and the rights on it are lost."""
     words: Mapping[str, str] = MappingProxyType({})

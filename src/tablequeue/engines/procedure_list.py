@@ -12,7 +12,7 @@ class Procedure(NamedTuple):
     role: str = ""
     """The kind of role that may call it; "": other procedures call it."""
     needs: str = ""
-    """The conditions that a queue's definition meets, as `conditions` names them."""
+    """The conditions that a queue's definition meets, as a line of conditions in a text names them."""
     of: str = "queue"
     """The kinds of definitions that have it."""
 
@@ -47,9 +47,14 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_cancel_held": Procedure(needs="at_least_once"),
     "begin": Procedure(),
     "check": Procedure(),
+    "call_back": Procedure(needs="batches"),
+    "settle": Procedure(needs="batches"),
+    "end_batches": Procedure(needs="batches"),
+    "look_after": Procedure(needs="batches"),
+    "free": Procedure(needs="dependencies"),
     "cancel_held": Procedure(needs="at_least_once"),
     "claim_turn": Procedure(needs="fair limited"),
-    "take_turn": Procedure(needs="fair limited"),
+    "take_turn": Procedure(needs="fair limited not batches"),
     "claim": Procedure(of=_CLAIMED),
     "find_in_turn": Procedure(needs="fair"),
     "find": Procedure(),
@@ -60,7 +65,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "options": Procedure(),
     "promote": Procedure(needs="grouped", of=_CLAIMED),
     "push_one": Procedure(),
-    "remove": Procedure(),
+    "remove": Procedure(needs="not batches"),
     "sweep": Procedure(of=_CLAIMED),
     "undo": Procedure(),
     "unpack": Procedure(needs="at_least_once", of=_CLAIMED),
@@ -73,7 +78,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "topic_push": Procedure("producer", of="topic"),
     "topic_push_many": Procedure("producer", of="topic"),
     "pop": Procedure("consumer", of=_CLAIMED),
-    "take": Procedure("consumer"),
+    "take": Procedure("consumer", "not batches"),
     "complete": Procedure("consumer", of=_CLAIMED),
     "fail": Procedure("consumer", of=_CLAIMED),
     "release": Procedure("consumer", "at_least_once", of=_CLAIMED),

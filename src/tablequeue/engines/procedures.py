@@ -21,9 +21,11 @@ from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
 from tablequeue.engines.columns import listed
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.dependencies import FAR
 from tablequeue.engines.procedure_list import PROCEDURES
-from tablequeue.engines.texts import chosen, texts_in
+from tablequeue.engines.texts import chosen, meets, texts_in
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
+from tablequeue.model.batch import BATCHES_WITHOUT_HISTORY
 from tablequeue.model.definition import Definition
 from tablequeue.model.pacing import LARGEST, LONGEST, Backoff
 
@@ -44,10 +46,10 @@ _LARGEST_EXPONENT = 700
 def procedures(engine: EngineBase, table: Table) -> str:
     """Return the text that creates or replaces all procedures of a queue. Only their owner may call new ones."""
     syntax = _syntax(engine)
-    for feature in ("batches", "dependencies"):
+    for feature in syntax.lacks:
         if getattr(table.definition, feature):
             raise BadInput(
-                f"The queue {table.name!r} has {feature}, and so no stored procedures.",
+                f"The queue {table.name!r} has {feature}, and so no stored procedures on {engine.name}.",
                 f"Use the verbs; or create a queue without {feature} for other languages.",
             )
     engine = _placed(engine, syntax.schema)
@@ -164,7 +166,7 @@ def _files(engine: EngineBase, definition: Definition) -> list[str]:
     if definition.kind not in _syntax(engine).kinds:
         return []
     made = ((name, PROCEDURES[name]) for name in templates(engine.name) if name in PROCEDURES)
-    return [name for name, one in made if definition.kind in one.of.split() and {*one.needs.split()} <= met]
+    return [name for name, one in made if definition.kind in one.of.split() and meets(one.needs, met)]
 
 
 _SQL = re.compile(r"\{sql ([\w.]+)((?: \w+=[^\s}]+)*)\}")
@@ -173,7 +175,8 @@ _SQL = re.compile(r"\{sql ([\w.]+)((?: \w+=[^\s}]+)*)\}")
 def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
     definition, syntax = table.definition, _syntax(engine)
     origin = table.name.replace("'", "''")
-    words = engine.words(table) | _words(definition) | {"origin": f"'{origin}'"} | dict(more or {})
+    own = {"origin": f"'{origin}'", "far": f"'{engine.dump_time(FAR)}'"}
+    words = engine.words(table) | _words(definition) | own | dict(more or {})
     lines = []
     text = listed(template(engine.name, file), engine.expressions)
     for line in chosen(text, conditions(definition)):
@@ -205,6 +208,7 @@ def _words(definition: Definition) -> dict[str, str]:
         "lease": repr(float(definition.lease)),
         "max_attempts": str(definition.max_attempts),
         "retention": repr(float(definition.retention or 0)),
+        "batch_retention": repr(BATCHES_WITHOUT_HISTORY if definition.retention is None else definition.retention),
         "base": repr(float(backoff.base)),
         "factor": repr(float(backoff.factor)),
         "cap": repr(float(backoff.cap)),

@@ -14,6 +14,8 @@ cancels the other messages, or itself."""
 ON_DEAD: tuple[OnDead, ...] = get_args(OnDead)
 BATCH = "tablequeue-batch"
 """The header of a callback."""
+BATCHES_WITHOUT_HISTORY = 86_400.0
+"""Seconds for which an ended batch is there, in a queue without a history."""
 
 
 def check_on_dead(on_dead: str) -> None:

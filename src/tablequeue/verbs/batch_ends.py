@@ -9,6 +9,7 @@ callback and ends the batch, in one transaction. So a crash leaves the batch end
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -147,7 +148,7 @@ def _pushed(
     params: Params = {
         "producer": context.who,
         "now": context.time(now),
-        "payload": payload.encode("latin-1") if definition.payload == "bytes" else payload,
+        "payload": b64decode(payload) if definition.payload == "bytes" else payload,
         "headers": dump_headers(
             values.get("headers", {}) | {BATCH: {"id": id, "queue": context.table.name, **numbers}}
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -243,5 +244,5 @@ def _dumped(runner: Runner, what: str, callback: Callback) -> str:
     if definition.needs_groups:
         raise BadInput(f"{what} names {name!r}, which has groups.", "Name a queue without groups, or with fair ones.")
     dumped = CODECS[definition.payload].dump(payload)
-    text = dumped.decode("latin-1") if isinstance(dumped, bytes) else dumped
+    text = b64encode(dumped).decode() if isinstance(dumped, bytes) else dumped
     return json.dumps({"table": table.table_name, "payload": text, "headers": telemetry.carried({})})

@@ -10,6 +10,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
 from tablequeue.errors import TablequeueError
+from tablequeue.model.batch import BATCHES_WITHOUT_HISTORY
 from tablequeue.model.connection import Connection
 from tablequeue.verbs import batch_ends, dependency_ends
 from tablequeue.verbs.context import Context, Params
@@ -26,8 +27,6 @@ SWEEP_SIZE = 1000
 # Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
 # every sweep.
 PURGE_EVERY = 60.0
-# Seconds for which an ended batch is there, in a queue without a history.
-BATCHES_WITHOUT_HISTORY = 86_400.0
 
 
 def keep_up(context: Context, now: datetime | None, connection: Connection | None = None) -> TablequeueError | None:

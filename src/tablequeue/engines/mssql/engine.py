@@ -148,7 +148,12 @@ class SQLServer(Engine):
         "then (datediff_big(microsecond, @now, spent_until) - (burst - 1) * step) / 1e6 else 0e0 end"
     )
     procedure_syntax = ProcedureSyntax(
-        "@p_{}", partial(quoted_role, "[]"), words={"of_inserted": "", "of_deleted": ""}, kept=kept, there=THERE
+        "@p_{}",
+        partial(quoted_role, "[]"),
+        lacks=("batches", "dependencies"),
+        words={"of_inserted": "", "of_deleted": ""},
+        kept=kept,
+        there=THERE,
     )
     # Operations of several batches begin their own transaction, see atomic().
     autocommit = in_autocommit()

@@ -43,6 +43,8 @@ def words(dialect: str, definition: Definition) -> dict[str, str]:
     """
     return {
         "create": "create" if dialect in SYNTAX.dropped_first else "create or replace",
+        # Of the session. That of a transaction may be another one, which no variable tells.
+        "isolation": "@@tx_isolation" if dialect == "mariadb" else "@@transaction_isolation",
         "text": "longtext character set utf8mb4",
         "token": "varchar(64) character set ascii collate ascii_bin",
         "payload": "longblob" if definition.payload == "bytes" else "longtext character set utf8mb4",
@@ -55,6 +57,8 @@ SYNTAX = ProcedureSyntax(
     head="-- A procedure keeps the SQL mode of its creation. In strict mode a value that does not fit is an error.\n"
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\ndelimiter //",
     foot="delimiter ;",
+    # The procedures look in a table whose name they learn.
+    words={"source": "%s"},
     dropped_first=("mysql",),
     # A drop needs the right to drop even if the procedure does not exist.
     there=(

@@ -20,3 +20,7 @@ select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups 
     straight_join {queue} as message force index (primary) on message.id = given.id
     group by message.slot
 ) as spending;
+
+-- name: table_of_entry
+-- The table of a row of the catalogue. Until version 3 the entries did not name it.
+coalesce(json_unquote(json_extract(definition, '$.table')), concat('tq_', name))

@@ -18,6 +18,9 @@
 )
 begin
     declare taken boolean;
+    -- [batches]
+    declare p_batch_id bigint;
+    -- [end]
     declare refusal varchar(128) character set utf8mb4 default case
         when p_payload is null then
             'A payload is missing, or of another type than those of the queue. Give each message one.'

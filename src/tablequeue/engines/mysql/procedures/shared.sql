@@ -20,6 +20,9 @@ begin
     else
         savepoint tablequeue;
     end if;
+    -- [batches]
+    set @`tablequeue.committed` = p_ours or {isolation} = 'READ-COMMITTED';
+    -- [end]
 end //
 
 -- name: options

@@ -17,3 +17,11 @@ select
 from claimed
 where exists (select 1 from noted)
 order by row_number() over (partition by slot order by id), slot <= served, slot;
+
+-- name: table_of_entry
+-- The table of a row of the catalogue. Until version 3 the entries did not name it.
+coalesce(cast(definition as json) ->> 'table', 'tq_' || name)
+
+-- name: is_within
+-- Whether the function runs in a transaction of the caller's, as far as it can know: that has written, or is older.
+txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s'

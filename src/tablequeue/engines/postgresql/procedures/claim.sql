@@ -19,7 +19,7 @@ create or replace function {queue}_claim(
         -- [fair]
         served bigint;
         -- [end]
-        within boolean := txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s';
+        within boolean := {is_within};
         most integer := case when within then p_n else 1000 end;
         swept boolean := {queue}_sweep(1, most, p_now) is not null;
     begin
@@ -165,7 +165,7 @@ create or replace function {queue}_pop(
         p_consumer := coalesce(p_consumer, session_user);
         -- [subscription]
         -- A function cannot know whether it is in one; see {queue}_claim.
-        if txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s' then
+        if {is_within} then
             raise exception using errcode = 'TQ001',
                 message = 'A claim of a subscription cannot be a part of a transaction.',
                 hint = 'Pop in autocommit, then complete in your transaction.';

@@ -74,12 +74,20 @@ create or replace function {queue}_cancel(
 ) returns table (id bigint, told boolean)
 language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
+    -- [batches]
+    declare
+        within boolean := {is_within};
+    -- [end]
     begin
         return query
             {sql cancel};
         -- [grouped]
         if now() = statement_timestamp() then
             perform {queue}_promote(1000, p_now);
+        end if;
+        -- [batches]
+        if not within then
+            perform {queue}_end_batches(null, p_now);
         end if;
         -- [end]
     end;
@@ -95,6 +103,8 @@ revoke all on function {queue}_cancel from public;
 -- [grouped]
 -- The next messages of their groups become ready; in a transaction of the caller's by the next pop after its commit
 -- that finds too little: see {queue}_sweep.
+-- [batches]
+-- A batch of which no message is left ends, with its callback; in a transaction of the caller's by a later pop.
 -- [end]
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 create or replace function {queue}_complete(
@@ -112,6 +122,13 @@ create or replace function {queue}_complete(
     -- [results]
     declare
         held bigint[];
+    -- [batches]
+    declare
+        done bigint;
+        ending bigint;
+        endings bigint[];
+        in_batches bigint[];
+        within boolean := {is_within};
     -- [end]
     begin
         -- [not results]
@@ -138,22 +155,35 @@ create or replace function {queue}_complete(
             end if;
         end if;
         -- [end]
-        -- [results at_least_once]
+        -- [results at_least_once not batches]
         held := array(
             select id from {queue} where id = any(p_ids) and token = p_token for update
         );
+        -- [results batches]
+        select array_agg(id), array_agg(batch_id) into held, in_batches
+        from (
+            select id, batch_id from {queue} where id = any(p_ids) and token = p_token for update
+        ) as message;
         -- [end]
         -- [results at_most_once]
         held := array(
             select id from {history} where id = any(p_ids) and token = p_token and finished_at is null for update
         );
         -- [end]
+        -- [batches]
+        for done, ending in
+            {sql complete}
+        loop
+            return next done;
+            endings := endings || ending;
+        end loop;
+        -- [not batches]
         return query
-            -- [at_most_once]
+        -- [at_most_once]
             {sql complete_at_most_once};
-            -- [at_least_once]
+        -- [at_least_once not batches]
             {sql complete};
-            -- [end]
+        -- [end]
         -- [ranges]
         if cardinality(held) > 0 then
             return;
@@ -164,13 +194,21 @@ create or replace function {queue}_complete(
                 || ' is lost, so nothing was completed.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
-        -- [results]
+        -- [results batches]
+        insert into {results} (id, batch_id, result)
+        select id, batch_id, p_result from unnest(held, in_batches) as done (id, batch_id) where p_result is not null;
+        -- [results not batches]
         insert into {results} (id, result)
         select id, p_result from unnest(held) as done (id) where p_result is not null;
         -- [end]
         -- [grouped]
         if now() = statement_timestamp() then
             perform {queue}_promote(1000, p_now);
+        end if;
+        -- [batches]
+        if not within then
+            perform {queue}_end_batches(batch, p_now)
+            from (select distinct batch from unnest(endings) as batch where batch is not null) as ended;
         end if;
         -- [end]
     end;
@@ -202,6 +240,8 @@ create or replace function {queue}_fail(
         waited_for boolean;
         -- [at_least_once]
         ended bigint;
+        -- [batches]
+        within boolean := {is_within};
         -- [end]
         -- [ranges]
         held bigint[];
@@ -270,6 +310,10 @@ create or replace function {queue}_fail(
         if new_state in ('dead', 'cancelled', 'blocked') and now() = statement_timestamp() then
             perform {queue}_promote(1000, p_now);
         end if;
+        -- [batches]
+        if new_state in ('dead', 'cancelled') and not within then
+            perform {queue}_end_batches(null, p_now);
+        end if;
         -- [end]
         return new_state;
     end;
@@ -292,6 +336,9 @@ create or replace function {queue}_release(
         ended bigint;
         was_in_run boolean;
         waited_for boolean;
+        -- [batches]
+        within boolean := {is_within};
+        -- [end]
         -- [ranges]
         held bigint[];
         -- [end]
@@ -332,6 +379,11 @@ create or replace function {queue}_release(
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
         perform {queue}_notify(waited_for);
+        -- [batches]
+        if ended is not null and not within then
+            perform {queue}_end_batches(null, p_now);
+        end if;
+        -- [end]
     end;
     $$;
 revoke all on function {queue}_release from public;

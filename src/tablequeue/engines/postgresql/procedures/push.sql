@@ -22,6 +22,9 @@ create or replace function {queue}_push(
         pushed bigint;
         waited_for boolean;
         there text;
+        -- [batches]
+        p_batch_id bigint;
+        -- [end]
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
         p_priority := coalesce(p_priority, 0);
@@ -74,6 +77,9 @@ create or replace function {queue}_push_many(
     declare
         pushed bigint;
         waited_for boolean;
+        -- [batches]
+        p_batch_id bigint;
+        -- [end]
         -- [json]
         p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
         -- [end]
@@ -140,6 +146,9 @@ create or replace function {queue}_push_each(
         place integer;
         id bigint;
         waited_for boolean;
+        -- [batches]
+        p_batch_id bigint;
+        -- [end]
     begin
         p_producer := coalesce(p_producer, session_user);
         perform {queue}_check(
