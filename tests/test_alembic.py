@@ -1,4 +1,4 @@
-"""Alembic's autogenerate proposes nothing about the tables of queues. The env.py is that of the documentation."""
+"""Alembic with the env.py of the documentation: its autogenerate proposes queues, and nothing about their tables."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from tablequeue.bulk.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Kind, Place
 from tests.support import DESIGNS
+from tests.test_docs import SCHEMAS
 
-PAGE = Path(__file__).parents[1] / "docs" / "retention.md"
+PAGE = Path(__file__).parents[1] / "docs" / "alembic.md"
 MODELS = """
 import sqlalchemy as sa
 
@@ -104,34 +105,57 @@ def test_a_table_of_the_models_is_the_applications_own() -> None:
     assert include_object(None, "tq_mine", "table", True, object())
 
 
-def test_the_env_py_of_the_page(place: Place, kind: Kind, tmp_path: Path) -> None:
-    """`alembic revision --autogenerate` writes a revision in the default schema."""
-    (env,) = re.findall(r"^```py\n(# env.py\n.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    url = sa.make_url(place.url)
+def blocks() -> dict[str, str]:
+    """Return the programs of the page, by their first line."""
+    found = re.findall(r"^```py\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return {block.partition("\n")[0]: block for block in found}
+
+
+def test_the_page(place: Place, kind: Kind, tmp_path: Path) -> None:
+    """Alembic's command line, with the files of the page, in the default schema."""
     if place.schema:
         place.execute(f"create schema {place.schema}")
-        options = {"options": f"-csearch_path={place.schema}"}
-        url = url.update_query_dict(options) if kind.name == "postgresql" else url.set(database=place.schema)
-    there = Place(url.render_as_string(hide_password=False), None)
+    url = sa.make_url(place.url)
+    there = Place((SCHEMAS[kind.name](url, place.schema) if place.schema else url).render_as_string(False), None)
+    page = blocks()
 
-    def alembic(*words: str) -> None:
+    def alembic(*words: str) -> str:
         program = [sys.executable, "-m", "alembic", *words]
         done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    there.open().create_queue("work", groups=True).push("x", group="g")
+    def revision(name: str) -> str:
+        alembic("revision", "--autogenerate", "-m", name)
+        (file,) = (tmp_path / "migrations" / "versions").glob(f"*_{name}.py")
+        return file.read_text("utf-8")
+
     alembic("init", "migrations")
     ini = tmp_path / "alembic.ini"
     escaped = there.url.replace("%", "%%")
     ini.write_text(re.sub("(?m)^(sqlalchemy.url = ).*$", lambda match: match[1] + escaped, ini.read_text()))
-    (tmp_path / "migrations" / "env.py").write_text(env, "utf-8")
+    (tmp_path / "migrations" / "env.py").write_text(page["# env.py"], "utf-8")
     (tmp_path / "models.py").write_text(MODELS)
-    alembic("revision", "--autogenerate", "-m", "first")
-    (revision,) = (tmp_path / "migrations" / "versions").glob("*.py")
-    text = revision.read_text("utf-8")
-    assert "create_table('orders'" in text
-    assert "tq_" not in text
+    (tmp_path / "queues.py").write_text(page["# queues.py"])
+    there.open().create_queue("work", groups=True).push("x", group="g")
+
+    first = revision("first")
+    shown = re.findall("^    op.*", page["def upgrade() -> None:"], re.MULTILINE)
+    assert re.findall(r"^    op.*(?:queue|topic|subscription)\(.*", first.replace("'", '"'), re.MULTILINE) == shown
+    assert "create_table('orders'" in first
+    assert "tq_" not in first
+    assert "create table tq_emails" in alembic("upgrade", "head", "--sql")
     alembic("upgrade", "head")
     alembic("check")
     assert there.open().queue("work").stats().ready == 1
+    emails = there.open().queue("emails")
+    assert (emails.definition.order, emails.definition.dead_letter_to) == ("priority", "failed")
+
+    changed = page["# queues.py"].replace('"failed": {}', '"failed": {"backoff": Backoff(cap=60)}')
+    (tmp_path / "queues.py").write_text(f"from tablequeue import Backoff\n{changed}")
+    assert "import tablequeue" in revision("second")
+    alembic("upgrade", "head")
+    assert there.open().queue("failed").definition.backoff.cap == 60
+    alembic("downgrade", "base")
+    assert (there.open().queues(), there.open().topics()) == (["work"], [])
     there.close()

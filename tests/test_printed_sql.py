@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 from tablequeue import Queue
 from tablequeue.cli import main
-from tablequeue.cli.sql import kind_of, operations
 from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.printed import kind_of, operations
 from tablequeue.engines.texts import operations_of
 from tablequeue.model.definition import PAYLOADS
 from tests.servers import KINDS, Kind, Place, only

@@ -13,12 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Definition
-from tablequeue.cli.values import parameters
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
+from tablequeue.engines.printed_values import parameters
 from tablequeue.engines.texts import chosen, filled_in, operations_of, parts_of, sql_text, statements_in, texts_in
 from tablequeue.model.definition import HISTORIES, PAYLOADS
 from tablequeue.model.states import STATES

@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Queue
-from tablequeue.cli.values import put
 from tablequeue.engines import messages, walks
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.printed_values import put
 from tablequeue.engines.walks import LATE_IDS, LATE_SECONDS, Share, Walks
 from tablequeue.ext import context_of
 from tests.servers import Kind, Place, only

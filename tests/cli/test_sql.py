@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import connect
-from tablequeue.cli.sql import kind_of
 from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.printed import kind_of
 from tablequeue.engines.texts import operations_of
 from tests.cli.support import Run, lines
 

@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 import tablequeue
 from tablequeue import ALL, Claim, Database, Empty, LeaseLost, Queue, aio
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
-from tablequeue.aio.database import _own_url
+from tablequeue.aio.database import own_url
 from tablequeue.aio.threads import Threads
 from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.engines.engine import Engine
@@ -675,7 +675,7 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 def test_the_url_for_calls_of_our_own(url: str) -> None:
-    own = _own_url(url)
+    own = own_url(url)
     assert (own if isinstance(own, str) else own.render_as_string(hide_password=False)) == URLS[url]
 
 

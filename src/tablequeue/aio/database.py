@@ -43,14 +43,14 @@ async def connect(
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
         raise BadInput(f"threads is {threads!r}.", "Give a whole number from 1 on.")
     given: Any = url if hasattr(url, "sync_engine") else None
-    own_url = _own_url(given.url if given else url)
+    its_url = own_url(given.url if given else url)
 
     def opened() -> Database:
-        if own_url is not url:
+        if its_url is not url:
             # For `engine`, of which an async driver speaks. The import takes long, so not in the event loop.
             with suppress(ImportError):
                 import_module("sqlalchemy.ext.asyncio")
-        return database.connect(own_url, schema=schema, name=name)
+        return database.connect(its_url, schema=schema, name=name)
 
     return AsyncDatabase(await asyncio.to_thread(opened), Threads(threads), given)
 
@@ -160,7 +160,7 @@ class AsyncDatabase:
             await self.engine.dispose()
 
 
-def _own_url(url: Any) -> Any:
+def own_url(url: Any) -> Any:
     """Return the URL for the synchronous driver, if it names an async one. `connect` refuses what is wrong with it."""
     try:
         parsed = sa.make_url(url)

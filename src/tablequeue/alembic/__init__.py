@@ -1,29 +1,10 @@
-"""Hooks for Alembic's autogenerate, which would drop every table that is not in the application's models.
+"""Queues in migrations of Alembic: operations such as `op.create_queue`, what autogenerate proposes, and its hooks.
 
-In `env.py`, write `context.configure(..., include_name=include_name)`. This is the better one of the two hooks: Alembic
-does not even read the tables of queues. `include_object` is for an `env.py` that already uses the hook of that name.
+An `env.py` that imports this module has the operations; see docs/alembic.md.
 """
 
-from __future__ import annotations
+from tablequeue.alembic import proposing as proposing
+from tablequeue.alembic.declared import declare
+from tablequeue.alembic.hooks import include_name, include_object
 
-from collections.abc import Mapping
-from typing import Any
-
-PREFIX = "tq_"
-"""The prefix of the names of all tables of tablequeue."""
-
-
-def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:
-    """Whether Alembic should read what has that name in the database. It should not read tables with the prefix `tq_`.
-
-    No table of the application may have that prefix.
-    """
-    return type_ != "table" or name is None or not name.startswith(PREFIX)
-
-
-def include_object(object: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
-    """The same for an object that Alembic has read. Tables of the application's models are always included."""
-    return not reflected or compare_to is not None or include_name(name, type_, {})
-
-
-__all__ = ["include_name", "include_object"]
+__all__ = ["declare", "include_name", "include_object"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -14,20 +12,13 @@ from click.core import ParameterSource
 from tablequeue.cli.commands import Command, Settings, topic_and_name
 from tablequeue.cli.options import COUNT, OPTIONS, definition_options, fields_of
 from tablequeue.cli.output import print_json
-from tablequeue.cli.values import examples, known, named, parameters, put
-from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Table
-from tablequeue.engines.conditions import conditions
+from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import OPERATIONS, UPGRADES, texts_for
-from tablequeue.engines.texts import operations_of, sql_text
+from tablequeue.engines.printed import kind_of, operations, script, without_comments
+from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput
-from tablequeue.model.definition import KINDS, Definition, Kind, SubscriptionDefinition, TopicDefinition
-from tablequeue.model.names import check_full_name, check_table, subscription_table_of
+from tablequeue.model.definition import KINDS, Definition, Kind
 from tablequeue.model.states import STATES
-
-# The texts of each operation, by the name that is printed. Any other name is a single text.
-PRINTED = {row.printed or name: row.texts for name, row in OPERATIONS.items() if row.texts}
 
 
 @click.command(cls=Command)
@@ -103,87 +94,11 @@ def sql(
     definition = _definition(kind, queue, options)
     text = script(engine, operation, queue, definition, state, roles, values, from_version, number, table)
     if bare:
-        text = _without_comments(text)
+        text = without_comments(text)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
         click.echo(text)
-
-
-def operations(engine: str) -> list[str]:
-    """Return the names that can be printed for an engine: its operations, and the texts that only it has."""
-    # The first and the last statement of an upgrade are no operations.
-    texts = {*operations_of(engine)} - {"lock", "set_version"}
-    parts = {part for several in (*PRINTED.values(), *UPGRADES.values()) for part in several}
-    names = {name for name, several in PRINTED.items() if texts & several.keys()} | texts - parts | {"upgrade"}
-    return sorted(names | {"procedures", "grant"} if engine_class(engine).procedure_syntax else names)
-
-
-def script(
-    engine: Engine,
-    operation: str,
-    queue: str,
-    definition: Definition,
-    state: str,
-    roles: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    values: bool = False,
-    from_version: int = 1,
-    number: int = 1,
-    table_name: str | None = None,
-) -> str:
-    """Return the SQL of an operation; with `values`, in a form that the client of the database can run.
-
-    Parameters that have the same value at every run on the queue are always replaced by it.
-    """
-    table = _table(engine, queue, definition, number, table_name)
-    if operation == "procedures":
-        return procedures.procedures(engine, table)
-    if operation == "grant":
-        return procedures.grants(engine, table, roles)
-    names = dict(PRINTED.get(operation, {operation: ""}))
-    if operation == "upgrade":
-        steps = {name: when for version, of in UPGRADES.items() if version > from_version for name, when in of.items()}
-        names = {step: when for name in names for step, when in (steps if name == "upgrade" else {name: ""}).items()}
-    chosen = texts_for(engine.name, names, conditions(definition) | ({"schema"} if engine.schema else set()))
-    if not chosen or (definition.kind == "topic" and any(_has_states(engine, name) for name in chosen)):
-        raise BadInput(f"A {definition.kind} has no operation {operation!r}.", "Name another operation, or a queue.")
-    texts = [_conditional(name, engine.render(name, table, state).strip()) for name in chosen]
-    if operation == "drop" and engine.procedure_syntax:
-        texts.insert(0, procedures.dropping(engine, table))
-    text, same = "\n\n".join(texts), known(engine, operation, table)
-    if values or parameters(text) - same.keys() <= {"now"}:
-        text = put(engine, text, examples(engine, operation, definition) | same)
-        heading = f"-- For {engine.client.name}, as it is. {engine.client.whole}" if operation in ONCE else ""
-    else:
-        text = put(engine, text, same)
-        heading = f"-- {engine.client.parameters}; with --values there are examples, for {engine.client.name}."
-    return "\n\n".join(filter(None, [heading, named(engine, text)]))
-
-
-# Scripts that are run once for a queue, and only as a whole.
-_BESIDE = ("streams", "staged", "schedules", "progress", "task_results")
-ONCE = ("create", "upgrade", "drop", *(f"create_{tables}" for tables in _BESIDE))
-
-
-# The texts that are about a topic, or about the ranges of a subscription.
-_TEXTS_OF: Mapping[Kind, str] = {
-    "topic": r"(create_|drop_|publish_)?topic|sequence|close_holes",
-    "subscription": r"(create_|drop_)?range",
-}
-
-
-def kind_of(engine: Engine, operation: str, name: str | None = None, topic: bool = False) -> Kind:
-    """Return what an operation is about: by the name, the option --topic, and the operation's texts."""
-    texts = [text for text in PRINTED.get(operation, {operation: ""}) if text in operations_of(engine.name)]
-    of = {kind for kind, names in _TEXTS_OF.items() if texts and all(re.match(names, text) for text in texts)}
-    if name is not None and "/" in name:
-        return "subscription"
-    if "subscription" in of and name is not None:
-        raise BadInput(
-            f"{operation!r} is an operation of subscriptions, and {name!r} names none.",
-            "Write a topic, a slash and the name of the subscription: events/mail.",
-        )
-    return of.pop() if of else "topic" if topic else "queue"
 
 
 def _check_options(ctx: click.Context, kind: Kind) -> None:
@@ -200,35 +115,6 @@ def _definition(kind: Kind, name: str, options: Mapping[str, Any]) -> Definition
         topic, _ = topic_and_name(name)
         fields |= {"groups": fields.pop("ordered"), "payload": options["payload"], "topic": topic}
     return KINDS[kind](**fields)
-
-
-def _table(engine: Engine, name: str, definition: Definition, number: int, table_name: str | None) -> Table:
-    check_full_name(name, definition.kind)
-    engine.check_definition(definition)
-    if table_name is not None:
-        check_table(table_name)
-    if not isinstance(definition, SubscriptionDefinition):
-        return engine.table(name, definition, table_name)
-    topic = engine.table(definition.topic, TopicDefinition(payload=definition.payload), table_name)
-    return engine.table(name, definition, subscription_table_of(topic.table_name, number), topic)
-
-
-def _without_comments(text: str) -> str:
-    """Leave out the lines that are comments, and the empty lines before and after them."""
-    bare = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    return re.sub(r"\n{3,}", "\n\n", bare).strip()
-
-
-def _has_states(engine: Engine, name: str) -> bool:
-    return bool(re.search(r"\{(queue|history|ranges)\}", sql_text(engine.name, name)))
-
-
-def _conditional(name: str, text: str) -> str:
-    """Comment out SQL for a table that not every queue has: not every dialect has SQL to check for the table."""
-    if "_if_" not in name:
-        return text
-    lines = [f"-- {line}" for line in text.splitlines() if not line.startswith("--")]
-    return "\n".join(["-- Remove the dashes if there is such a table and no queue has that name:", *lines])
 
 
 def _engine(dialect: str, schema: str | None) -> Engine:

@@ -324,6 +324,8 @@ class EngineBase(ABC):
     schema_version: ClassVar[int] = 8
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
+    commits_ddl: ClassVar[bool] = False
+    """Whether each statement that makes or changes a table commits."""
     no_group: ClassVar[str] = "''"
     """The group of the messages of a strict queue, in SQL."""
     promotes: ClassVar[bool] = True

@@ -37,7 +37,7 @@ IN_TURN = "row_number() over (partition by group_key order by id), group_key"
 
 
 class Client(NamedTuple):
-    """The command-line client of a database, which runs the printed SQL; see cli/values.py."""
+    """The command-line client of a database, which runs the printed SQL; see printed_values.py."""
 
     name: str
     whole: str

@@ -149,8 +149,9 @@ def offset_of(context: Context, start: Start) -> int:
         return _offset_at(context, start)
     if start not in ("beginning", "end"):
         raise BadInput(f"start is {start!r}.", "Give 'beginning', 'end', or an aware datetime.")
-    first, end = bounds(context)
-    return first if start == "beginning" else end
+    if start == "beginning":
+        return context.run(context.engine.topics.bounds, {}).first
+    return bounds(context).end
 
 
 def seek(subscription: Context, to: Start, force: bool) -> int:

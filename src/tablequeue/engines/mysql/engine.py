@@ -106,6 +106,7 @@ class MySQL(Engine):
     procedure_syntax = procedures.SYNTAX
     # Under REPEATABLE READ, the default, a transaction sees the data as of its first read.
     looks_apart = True
+    commits_ddl = True
     low_water = True
 
     def common_words(self) -> dict[str, str]:

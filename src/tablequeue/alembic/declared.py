@@ -1,0 +1,121 @@
+"""What an `env.py` declares: the queues, topics and subscriptions that autogenerate compares with the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sqlalchemy import MetaData
+
+from tablequeue.alembic.refusals import refusing
+from tablequeue.errors import BadInput
+from tablequeue.model.definition import (
+    KINDS,
+    Definition,
+    Keep,
+    Kind,
+    PayloadType,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from tablequeue.model.names import check_full_name
+from tablequeue.model.options import QueueOptions, SubscriptionOptions, TopicOptions
+
+# Where a MetaData keeps what was declared with it.
+KEY = "tablequeue"
+
+
+class NewSubscription(SubscriptionOptions, total=False):
+    """The options of `op.create_subscription` and `op.drop_subscription`: those of `Topic.subscribe`, and three more.
+
+    number    the number in the name of its table: 1 (if not given) for the first subscription that the topic ever had.
+    payload   as of the topic; `json` if not given.
+    keep      as of the topic; `forever` if not given.
+
+    These three are for --sql. Online, the database has them.
+    """
+
+    number: int
+    payload: PayloadType
+    keep: Keep
+
+
+OPTIONS: Mapping[Kind, type] = {"queue": QueueOptions, "topic": TopicOptions, "subscription": NewSubscription}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A queue, a topic or a subscription that is to be in the database."""
+
+    kind: Kind
+    name: str
+    definition: Definition
+    schema: str | None
+
+
+def declare(
+    metadata: MetaData,
+    *,
+    queues: Mapping[str, QueueOptions] | None = None,
+    topics: Mapping[str, TopicOptions] | None = None,
+    subscriptions: Mapping[str, SubscriptionOptions] | None = None,
+    schema: str | None = None,
+) -> None:
+    """Declare what is to be in the database. The next revision of autogenerate creates or alters it.
+
+    metadata        the `target_metadata` of the `env.py`, or one of several.
+    queues          the options of `Database.create_queue`, by the name of the queue.
+    topics          those of `Database.create_topic`.
+    subscriptions   those of `Topic.subscribe`, by the name with its topic, as `events/mail`.
+    schema          where their tables are; the schema of `metadata` if not given.
+
+    It only notes them, and may be called several times. `CommandError`, which Alembic prints, for a wrong name or
+    option.
+    """
+    given: Mapping[Kind, Mapping[str, Any]]
+    given = {"queue": queues or {}, "topic": topics or {}, "subscription": subscriptions or {}}
+    noted = metadata.info.setdefault(KEY, [])
+    for kind, by_name in given.items():
+        for name, options in by_name.items():
+            with refusing(name):
+                noted.append(Declared(kind, name, definition_of(kind, name, options), schema or metadata.schema))
+
+
+def declared_with(metadata: MetaData) -> Iterator[tuple[str | None, list[Declared]]]:
+    """Return what was declared, by its schema."""
+    noted: list[Declared] = metadata.info.get(KEY, [])
+    for schema in dict.fromkeys(each.schema for each in noted):
+        yield schema, [each for each in noted if each.schema == schema]
+
+
+def definition_of(kind: Kind, name: str, given: Mapping[str, Any]) -> Definition:
+    """Return the definition that options make. `BadName`, `BadInput` or `BadDefinition` if they make none."""
+    check_full_name(name, kind)
+    known = OPTIONS[kind].__annotations__
+    if unknown := given.keys() - known.keys():
+        raise BadInput(f"A {kind} has no option {min(unknown)!r}.", f"Options are: {', '.join(known)}.")
+    options = {**given}
+    if kind == "subscription":
+        keep = TopicDefinition(keep=options.pop("keep", "forever")).keep
+        options.pop("number", None)
+        options |= {
+            "topic": name.partition("/")[0],
+            "groups": options.pop("ordered", False),
+            "history": "keep" if isinstance(keep, str) else keep,
+        }
+    return KINDS[kind](**options)
+
+
+def options_of(definition: Definition) -> dict[str, Any]:
+    """Return the options of a definition that are not the defaults."""
+    default = type(definition)()
+    names = OPTIONS[definition.kind].__annotations__
+    given = {
+        field.name: getattr(definition, field.name)
+        for field in fields(definition)
+        if field.name in names and getattr(definition, field.name) != getattr(default, field.name)
+    }
+    if isinstance(definition, SubscriptionDefinition) and definition.ordered:
+        given = {"ordered": True, **given}
+    return given

@@ -1,0 +1,19 @@
+"""Our errors as those of Alembic, whose command line prints them without a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from alembic.util import CommandError
+
+from tablequeue.errors import TablequeueError
+
+
+@contextmanager
+def refusing(what: str = "") -> Iterator[None]:
+    """Raise `CommandError` for a `TablequeueError`, which is its cause. The words begin with `what` it is about."""
+    try:
+        yield
+    except TablequeueError as error:
+        raise CommandError(f"{what}: {error}" if what else str(error)) from error

@@ -1,0 +1,81 @@
+"""The database of a migration: on Alembic's connection if DDL is a part of a transaction, else on one of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from alembic.runtime.migration import MigrationContext
+
+from tablequeue.aio.database import own_url
+from tablequeue.database import Database, connect
+from tablequeue.engines import check_kind, engine_class
+from tablequeue.engines.base import Params, Statements
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadUrl
+
+T = TypeVar("T")
+TableT = TypeVar("TableT", bound=Statements)
+
+
+class MigrationRunner(Runner):
+    """Runs each operation on the connection of a migration, in its transaction, which it never commits."""
+
+    def __init__(self, connection: sa.Connection, engine: Engine) -> None:
+        super().__init__(connection.engine, engine)
+        self._connection = connection
+
+    def run(
+        self,
+        operation: Callable[[Cursor, TableT, Params], T],
+        table: TableT,
+        params: Params,
+        connection: Any = None,
+        *,
+        creating: bool = False,
+    ) -> T:
+        return self._run_within(self._connection, operation, table, params)
+
+    def run_beside(
+        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
+    ) -> T:
+        return self.run(operation, table, params)
+
+    def missing(self) -> str | None:
+        return None
+
+
+@contextmanager
+def opened(context: MigrationContext, schema: str | None) -> Iterator[Database]:
+    """Return the queues of the database that is migrated.
+
+    On MariaDB and MySQL each DDL statement commits, so nothing is gained by Alembic's connection, on which the
+    creators' lock would stay.
+    """
+    connection = context.connection
+    assert connection is not None, "online"
+    engine = engine_of(context, schema)
+    sa_engine = connection.engine
+    if engine.commits_ddl:
+        database = connect(own_url(sa_engine.url) if connection.dialect.is_async else sa_engine, schema=schema)
+    else:
+        database = Database(sa_engine, MigrationRunner(connection, engine), None)
+    with database:
+        yield database
+
+
+def engine_of(context: MigrationContext, schema: str | None) -> Engine:
+    """Return the engine for the dialect of a migration, online or with --sql."""
+    dialect = context.dialect
+    check_kind(dialect.name)
+    engine_type = engine_class(dialect.name)
+    if not context.as_sql and dialect.driver not in {*engine_type.drivers, *engine_type.async_drivers}:
+        raise BadUrl(
+            f"tablequeue does not speak {dialect.name} through the driver {dialect.driver}.",
+            f"Write {dialect.name}+{engine_type.drivers[0]}:// in the URL.",
+        )
+    return engine_type(dialect, schema)
