@@ -20,6 +20,7 @@ from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
 from tablequeue import Claim, Consumer, NewMessage, QueueOptions, Rate
+from tablequeue.ext import waiter_of
 
 MESSAGES, FULL = 1_000, 5_000
 CONSUMERS = 8
@@ -87,7 +88,7 @@ def drain(url: str, way: Way, messages: int) -> float:
 def consume(queue: Consumer, way: Way) -> list[int]:
     """Pop and complete until nothing is ready."""
     done: list[int] = []
-    with queue.waiter() as waiter:
+    with waiter_of(queue) as waiter:
         while True:
             claims: list[Claim] = queue.pop_many(way.batch)
             if claims:

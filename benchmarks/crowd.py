@@ -22,6 +22,7 @@ from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
+from tablequeue.ext import waiter_of
 
 SIZES = (10, 50, 200)
 PROCESSES = 10
@@ -49,7 +50,7 @@ class Warm(Place):
             pass  # another thread has just claimed it, and left another message
         message.complete()
         if name is not None and name.startswith("consumer"):
-            with queue.waiter() as waiter:
+            with waiter_of(queue) as waiter:
                 waiter.wait(0)
         return database
 

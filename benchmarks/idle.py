@@ -34,6 +34,7 @@ from tablequeue import Claim, Database
 from tablequeue.engines.base import Table
 from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
+from tablequeue.ext import waiter_of
 from tablequeue.worker import Handler, Worker
 
 PRODUCERS = 4
@@ -159,7 +160,7 @@ def push_rate(url: str, variant: str, waiting: int, seconds: float) -> float:
     with ExitStack() as stack:
         for _ in range(waiting):
             database = stack.enter_context(tablequeue.connect(url))
-            stack.enter_context(database.queue("pushed").waiter()).wait(0)
+            stack.enter_context(waiter_of(database.queue("pushed"))).wait(0)
         barrier, rates = _processes.Barrier(PRODUCERS), _processes.Queue()
         arguments = (url, variant, seconds, barrier, rates)
         producers = [_processes.Process(target=push_for, args=arguments) for _ in range(PRODUCERS)]

@@ -13,6 +13,7 @@ from time import sleep, time
 import tablequeue
 from tablequeue import Claim, Queue
 from tablequeue.engines import walks
+from tablequeue.ext import waiter_of
 
 QUEUE = "steady"
 PRODUCERS = 4
@@ -30,7 +31,7 @@ def note(timed: Timed, messages: Sequence[Claim]) -> None:
 
 def one_by_one(queue: Queue, timed: Timed, done: Event) -> None:
     """Pop, and complete, one message at a time."""
-    with queue.waiter() as waiter:
+    with waiter_of(queue) as waiter:
         while not done.is_set():
             message = queue.pop()
             if message is None:
@@ -44,7 +45,7 @@ def one_by_one(queue: Queue, timed: Timed, done: Event) -> None:
 def in_batches(queue: Queue, timed: Timed, done: Event) -> None:
     """Pop what is there, up to 100 messages, and complete it with the next pop. Most pops find less."""
     batch: list[Claim] = []
-    with queue.waiter() as waiter:
+    with waiter_of(queue) as waiter:
         while not done.is_set():
             batch = queue.pop_many(BATCH, completing=batch) if batch else queue.pop_many(BATCH)
             if batch:

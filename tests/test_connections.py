@@ -170,7 +170,7 @@ VERBS: dict[str, Verb] = {
     "Database.install_procedures": lambda scene: scene.database.install_procedures(scene.name),
 }
 # Methods that make no call to the database.
-SILENT = {"Consumer.waiter", "Claim.of", "Database.close"}
+SILENT = {"Claim.of", "Database.close"}
 
 
 def received(queue: Queue) -> None:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 import tablequeue
 from tablequeue import Database, Queue
 from tablequeue.engines import runner
-from tablequeue.ext import context_of
+from tablequeue.ext import context_of, waiter_of
 from tests.forked import Child, method, push_in_process, push_some, pushes, pushing
 from tests.servers import Place, only
 from tests.support import at, claimed, counts, ids_of, snapshot
@@ -125,7 +125,7 @@ def test_forks_under_load(place: Place, queue: Queue) -> None:
 
 @only("sqlite")
 def test_a_fork_beside_a_consumer_that_waits(place: Place, queue: Queue) -> None:
-    with queue.waiter() as waiter:
+    with waiter_of(queue) as waiter:
         waiter.wait(0)
         child = Child(lambda _: push_some(queue))
         child.go_on()

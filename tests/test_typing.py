@@ -137,5 +137,5 @@ def test_help_says_what_an_async_verb_returns(verb: object, own: object, result:
 
 @pytest.mark.parametrize(("own", "async_one"), [*zip(SYNC, ASYNC, strict=True)])
 def test_an_async_class_has_each_verb(own: type, async_one: type) -> None:
-    verbs = {name for name in dir(own) if name[0] != "_" and callable(getattr(own, name))} - {"waiter", "of"}
+    verbs = {name for name in dir(own) if name[0] != "_" and callable(getattr(own, name))} - {"of"}
     assert [name for name in sorted(verbs) if not hasattr(async_one, name)] == []

@@ -17,7 +17,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.printed_values import put
 from tablequeue.engines.walks import LATE_IDS, LATE_SECONDS, Share, Walks
-from tablequeue.ext import context_of
+from tablequeue.ext import context_of, waiter_of
 from tests.servers import Kind, Place, only
 from tests.support import claimed
 from tests.test_low_water import CHECKS as BELOW_THE_MARK
@@ -127,7 +127,7 @@ def test_marks_do_not_outlive_the_ids_of_a_queue(place: Place, kind: Kind) -> No
 def test_a_drain_looks_everywhere(place: Place, kind: Kind) -> None:
     queue = marked_queue(place, kind.engine_class)
     id = ready_far_below(place, queue)
-    with queue.waiter() as waiter:
+    with waiter_of(queue) as waiter:
         assert queue.pop() is None
         assert waiter.looks_everywhere()
         assert claimed(queue).id == id
@@ -181,7 +181,7 @@ def test_a_lease_that_was_shortened_is_found_by_a_consumer_that_waits(place: Pla
     assert queue.pop() is None
     assert (looked(queue) or 0) > 1
     theirs.extend(0.001)
-    with queue.waiter(0.01) as waiter:
+    with waiter_of(queue, 0.01) as waiter:
         began = monotonic()
         waiter.wait(PATIENCE)
         assert monotonic() < began + PATIENCE, "it would look on until the end"

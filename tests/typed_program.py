@@ -67,6 +67,7 @@ from tablequeue.errors import (
     SeekRefused,
     TablequeueError,
 )
+from tablequeue.ext import waiter_of
 from tablequeue.worker import DeadLetter, Outcome, Retry, Snooze, Worker
 
 MINUTE: Duration = timedelta(minutes=1)
@@ -148,7 +149,7 @@ def consume(emails: Queue) -> None:
             raise AssertionError("there is nothing to receive")
     except Empty as error:
         assert_type(error.remedy, str)
-    with emails.waiter(longest_pause=timedelta(seconds=1)) as waiter:
+    with waiter_of(emails, longest_pause=timedelta(seconds=1)) as waiter:
         waiter.wait(timedelta(0))
     assert_type(emails.history(), list[Message])
     assert_type(emails.dead(), list[Message])

@@ -5,7 +5,7 @@ Over 400 lines, because they are the signatures and docstrings of one class. Wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
@@ -298,7 +298,7 @@ class Consumer:
         limit = INFINITE if wait is None else seconds(wait, "wait")
         claim.check_prefetch(self._context, prefetch)
         idle_since = monotonic()
-        with self.waiter() as waiter:
+        with Waiter(self._context) as waiter:
             while True:
                 if batch := self.pop_many(prefetch, lease=lease):
                     waiter.found()
@@ -309,14 +309,6 @@ class Consumer:
                 if left <= 0:
                     return
                 waiter.wait(left)
-
-    def waiter(self, longest_pause: Duration | None = None, on_push: Callable[[], None] | None = None) -> Waiter:
-        """Return a `Waiter`, which waits for messages between the pops of a loop of your own, as `consume` does.
-
-        longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
-        on_push         what the notifier calls, in its own thread, when there may be a message.
-        """
-        return Waiter(self._context, longest_pause, on_push)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

@@ -5,11 +5,26 @@ The verbs keep their meaning from version to version; what is here may change wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tablequeue.consumer import Consumer
+from tablequeue.model.pacing import Duration
 from tablequeue.topic import Topic
 from tablequeue.verbs.context import Context
+from tablequeue.verbs.wait import Waiter
 
 
 def context_of(opened: Consumer | Topic) -> Context:
     """Return what the verbs of a queue, a subscription or a topic work with: its table, its engine and connections."""
     return opened._context  # noqa: SLF001 -- this is the one way to it
+
+
+def waiter_of(
+    queue: Consumer, longest_pause: Duration | None = None, on_push: Callable[[], None] | None = None
+) -> Waiter:
+    """Return a `Waiter`, which waits for messages between the pops of a loop of your own, as `consume` does.
+
+    longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
+    on_push         what the notifier calls, in its own thread, when there may be a message.
+    """
+    return Waiter(context_of(queue), longest_pause, on_push)

@@ -125,15 +125,9 @@ def _public(cls: type) -> dict[str, Any]:
     return {name: value for name, value in vars(cls).items() if not name.startswith("_")}
 
 
-# For loops in threads; in asyncio such a loop is a task that consumes.
-THREADS_ONLY = {"waiter"}
-
-
 def _verbs(cls: type) -> dict[str, Any]:
     """Return the public methods, without static functions."""
-    return {
-        name: value for name, value in _public(cls).items() if inspect.isfunction(value) and name not in THREADS_ONLY
-    }
+    return {name: value for name, value in _public(cls).items() if inspect.isfunction(value)}
 
 
 def _parameters(function: Any) -> list[tuple[str, Any, Any]]:

@@ -9,6 +9,7 @@ import pytest
 
 from tablequeue import Backoff, Database, NewMessage, Queue, aio
 from tablequeue.errors import BadDefinition, BadInput, Empty
+from tablequeue.ext import waiter_of
 from tests.async_support import claimed as claimed_async
 from tests.async_support import in_loop
 from tests.servers import Place
@@ -76,7 +77,7 @@ def test_each_verb_that_waits_takes_a_timedelta(queue: Queue) -> None:
     with pytest.raises(Empty, match=r"within 0\.001 s"), queue.receive(wait=after(0.001)):
         raise AssertionError("there is nothing to receive")
     assert list(queue.consume(wait=timedelta(0))) == []
-    with queue.waiter(longest_pause=after(0.001)) as waiter:
+    with waiter_of(queue, longest_pause=after(0.001)) as waiter:
         waiter.wait(after(0.003))
     queue.push("x")
     with queue.receive(wait=timedelta(0), lease=timedelta(minutes=5)) as message:
@@ -133,6 +134,6 @@ def test_a_time_to_wait_that_cannot_be(queue: Queue, wrong: Any) -> None:
     refuses(BadInput, next, queue.consume(wait=wrong))
     refuses(BadInput, next, queue.consume(wait=0, lease=wrong))
     refuses(BadInput, queue.receive(wait=wrong).__enter__)
-    refuses(BadInput, queue.waiter, wrong)
+    refuses(BadInput, waiter_of, queue, wrong)
     refuses(BadInput, queue.stats, window=wrong)
     assert counts(queue) == {"ready": 1}

@@ -8,6 +8,7 @@ import pytest
 
 from tablequeue import ALL, Database, Queue
 from tablequeue.errors import BadInput
+from tablequeue.ext import waiter_of
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
@@ -84,7 +85,7 @@ def test_a_consumer_that_waits_is_woken(queue: Queue, place: Place) -> None:
 
     def consume() -> None:
         own = place.open().queue(queue.name)
-        with own.waiter() as waiter:
+        with waiter_of(own) as waiter:
             while not got:
                 got.extend(ids_of(own.pop_many(1)))
                 waits.set()

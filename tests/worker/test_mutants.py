@@ -10,6 +10,7 @@ import pytest
 
 from tablequeue import Claim, Database, Queue
 from tablequeue.engines.schedules import Schedules
+from tablequeue.ext import waiter_of
 from tablequeue.observe.health import Health
 from tablequeue.worker import Worker, fetcher
 from tablequeue.worker.completer import Completer
@@ -31,7 +32,7 @@ def check_lease(db: Database, queue: Queue) -> None:
     def handle(message: Claim) -> None:
         if not first.is_set():
             first.set()
-            with queue.waiter() as waiter:
+            with waiter_of(queue) as waiter:
                 waiter.wait(4 * queue.definition.lease)  # ends when a lease expires
             queue.pop()  # another consumer, which gets messages that nobody holds
 

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database
-from tablequeue.ext import context_of
+from tablequeue.ext import context_of, waiter_of
 from tablequeue.verbs import schedule
 from tablequeue.worker import Finished, Handler, Outcome, Worker, fetcher, worker
 from tablequeue.worker.health import health
@@ -55,7 +55,7 @@ class ExpiringHandler:
         until(lambda: min(held := self.held()) == self.handled[-1] and len(held) > 1, "messages are prefetched")
         held, got = self.held(), set[int]()
         other = place.open().queue("work")
-        with other.waiter() as waiter:
+        with waiter_of(other) as waiter:
             while held - got:
                 waiter.wait(1)
                 messages = other.pop_many(len(held))
@@ -144,7 +144,7 @@ def test_a_worker_stops_while_the_server_is_down(
         finally:
             own_server.start()
     queue = own_place.open().queue("work")
-    with queue.waiter() as waiter:  # wait for the end of the leases
+    with waiter_of(queue) as waiter:  # wait for the end of the leases
         while "finished" not in counts(queue) or len(counts(queue)) > 1:
             waiter.wait(1)
             queue.complete_many(queue.pop_many(3))

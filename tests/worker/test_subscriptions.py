@@ -12,6 +12,7 @@ import pytest
 
 from tablequeue import Backoff, Claim, Database, Subscription, Topic
 from tablequeue.errors import BadInput
+from tablequeue.ext import waiter_of
 from tablequeue.worker import Handler, Worker, completer
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.heartbeat import Heartbeat
@@ -177,7 +178,7 @@ def test_messages_that_wait_for_a_consumer_keep_their_lease(db: Database, events
 
     def handle(message: Claim) -> None:
         if message.payload == "1":
-            with mail.waiter() as waiter:
+            with waiter_of(mail) as waiter:
                 waiter.wait(4 * mail.definition.lease)  # ends when a lease expires
             assert mail.pop() is None, "another consumer gets what nobody holds"
         seen.append((message.payload, message.attempts))

@@ -20,7 +20,7 @@ from tablequeue import ALL, Claim, Database, NewMessage, Queue
 from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
-from tablequeue.ext import context_of
+from tablequeue.ext import context_of, waiter_of
 from tablequeue.verbs import wait
 from tests.servers import Kind, Place, only
 from tests.support import claimed
@@ -255,7 +255,7 @@ def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
         """A clock that passes as fast as the test waits for it."""
         now[0] += seconds
 
-    waiter = queue.waiter()
+    waiter = waiter_of(queue)
     monkeypatch.setattr(waiter._event, "wait", pass_time)
     with waiter:
         waiter.wait(600)
@@ -290,7 +290,7 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
     with waiting(other):
         queue.push("x")
         assert notified() == 1
-    with other.waiter() as waiter:
+    with waiter_of(other) as waiter:
         waiter.wait(0)
         with place.sa_engine().begin() as connection:
             queue.push_many(["x"] * 3, connection=connection)
@@ -303,7 +303,7 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
 
 @only("postgresql")
 def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> None:
-    with place.open().queue("work").waiter() as waiter:
+    with waiter_of(place.open().queue("work")) as waiter:
         waiter.wait(0)
         engine = place.sa_engine()
         with engine.connect() as first, engine.connect() as second, engine.connect() as other:
@@ -319,7 +319,7 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
 
 @only("sqlite")
 def test_a_wasted_wake_up_makes_the_next_one_back_off(queue: Queue) -> None:
-    with queue.waiter() as waiter:
+    with waiter_of(queue) as waiter:
         assert waiter.back_off(wait.INFINITE) == 0, "not the first time"
         assert 0 < max(waiter.back_off(wait.INFINITE) for _ in range(20)) <= wait.BACK_OFF[1]
         assert waiter.back_off(0) == 0, "not longer than one wanted to wait"

@@ -346,7 +346,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
         with its traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it
         (where delivery is at most once it fails it too).
         """
-        with self.waiter() as waiter:
+        with waiter_of(self) as waiter:
             batch = await self._next(waiter, 1, lease, wait)
         # No await from here to the block: a cancellation would strand the message.
         if not batch:
@@ -375,7 +375,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
         else when the event loop comes to it.
         """
         check_prefetch(context_of(self._own), prefetch)
-        with self.waiter() as waiter:
+        with waiter_of(self) as waiter:
             while batch := await self._next(waiter, prefetch, lease, wait):
                 handed = 0
                 try:
@@ -385,13 +385,6 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
                 finally:
                     if handed < len(batch):
                         await self.release_many(batch[handed:])
-
-    def waiter(self) -> AsyncWaiter:
-        """Return an `AsyncWaiter`, which waits for messages between the pops of a loop of your own.
-
-        Make it in the event loop that waits, and use it in a `with` block. It occupies no thread while it sleeps.
-        """
-        return AsyncWaiter(self._own, self._threads)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -466,3 +459,11 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
 
 
 __all__ = ["AsyncClaim", "AsyncConsumer", "AsyncVerbs", "same"]
+
+
+def waiter_of(queue: AsyncConsumer[Any]) -> AsyncWaiter:
+    """Return an `AsyncWaiter`, which waits for messages between the pops of a loop of your own.
+
+    Make it in the event loop that waits, and use it in a `with` block. It occupies no thread while it sleeps.
+    """
+    return AsyncWaiter(queue._own, queue._threads)  # noqa: SLF001 -- as context_of

@@ -10,6 +10,7 @@ from typing import Self
 
 from tablequeue.aio.threads import Threads
 from tablequeue.consumer import Consumer
+from tablequeue.ext import waiter_of
 from tablequeue.verbs.wait import INFINITE
 
 
@@ -24,7 +25,7 @@ class AsyncWaiter:
         self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        self._waiter = queue.waiter(on_push=self._wake)
+        self._waiter = waiter_of(queue, on_push=self._wake)
         self._leaving: Future[None] | None = None
 
     def __enter__(self) -> Self:

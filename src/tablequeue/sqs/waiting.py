@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal
 
-from tablequeue.aio.consumer import AsyncClaim
+from tablequeue.aio.consumer import AsyncClaim, waiter_of
 from tablequeue.aio.queue import AsyncQueue
 from tablequeue.errors import LeaseLost, TablequeueError
 
@@ -88,7 +88,7 @@ class Waiters:
 
     async def _serve(self) -> None:
         try:
-            with self._queue.waiter() as waiter:
+            with waiter_of(self._queue) as waiter:
                 self._waiter_wake = waiter.wake
                 while self._waiting:
                     head = self._waiting[0]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tablequeue.consumer import Consumer
 from tablequeue.errors import Conflict, ConnectionLost, Full, Locked, ReadOnly, Unreachable
+from tablequeue.ext import waiter_of
 from tablequeue.model.message import Claim
 from tablequeue.worker.balance import GROW_AFTER, Snapshot
 from tablequeue.worker.drain import Drain
@@ -86,7 +87,7 @@ class Fetcher:
         self._on_popped = on_popped
         self._on_ended = on_ended
         self._drain = drain
-        self._waiter = queue.waiter(longest_pause)
+        self._waiter = waiter_of(queue, longest_pause)
         self._state = Condition()
         self._stopping = False
         self._closed = False

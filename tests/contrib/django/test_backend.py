@@ -31,6 +31,7 @@ from tablequeue.contrib.django.compat import (
 from tablequeue.contrib.django.tables import after_migrate
 from tablequeue.contrib.django.testing import run_tasks
 from tablequeue.errors import QueueNotFound
+from tablequeue.ext import waiter_of
 from tests.contrib.django import tasks
 from tests.contrib.django.conftest import Site
 from tests.contrib.django.tasks import add, chain, forget, later, leave, ran, reporting, strange, third_time
@@ -261,7 +262,7 @@ def test_migrate_makes_what_the_settings_say_and_flush_empties_it(site: Site, pl
 def test_a_commit_wakes_a_worker(site: Site, place: Place) -> None:
     with site.tasks():
         woken = Event()
-        with place_queue(place).waiter(on_push=woken.set) as waiter:
+        with waiter_of(place_queue(place), on_push=woken.set) as waiter:
             waiter.wait(0.01)
             with transaction.atomic(using=site.alias):
                 add.enqueue(1, 2)

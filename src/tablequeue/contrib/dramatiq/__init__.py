@@ -13,6 +13,7 @@ import dramatiq
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
 from tablequeue import Claim, Database, Queue, connect, errors
+from tablequeue.ext import waiter_of
 
 
 class Broker(dramatiq.Broker):
@@ -100,7 +101,7 @@ class Consumer(dramatiq.Consumer):
 
     def __init__(self, queue: Queue, prefetch: int, timeout: float) -> None:
         self._queue, self._prefetch, self._timeout = queue, prefetch, timeout
-        self._waiter, self._room = queue.waiter(), Event()
+        self._waiter, self._room = waiter_of(queue), Event()
         self._claimed: list[Claim] = []
         self._held: set[Claim] = set()  # shared with worker threads, so each use of it is one atomic call
         self._extended_at = time.monotonic()

@@ -17,6 +17,7 @@ from tablequeue.contrib.kombu.settings import Settings
 from tablequeue.contrib.kombu.store import store_of
 from tablequeue.contrib.kombu.wakeup import Wakeup
 from tablequeue.errors import QueueNotFound, TablequeueError
+from tablequeue.ext import waiter_of
 from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import TRANSIENT, backoff
 
@@ -33,7 +34,7 @@ class Watch:
 
     def __init__(self, queue: Queue, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._waiter = queue.waiter(on_push=self._on_push)
+        self._waiter = waiter_of(queue, on_push=self._on_push)
         self._pushed = False
         self.called = False
         """Whether a push came since the last look began: the next one may still back off."""
