@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Barrier, Event, Thread
 from typing import Any
@@ -17,6 +17,7 @@ from celery.result import GroupResult
 
 import tablequeue
 from tablequeue.contrib.celery import store, waiting
+from tablequeue.errors import Unreachable
 from tests.contrib.celery.app import made
 
 PATIENCE = 10.0
@@ -146,6 +147,21 @@ def check_a_part_that_was_killed_is_counted(url: str) -> None:
             assert chord.sent() == [[0, 1]], step
 
 
+def check_a_chord_waits_for_the_database(url: str) -> None:
+    """A database that is away for a moment is no error of the chord, nor of who looks for complete ones."""
+    with application(url) as app:
+        for step in ("read", "returned"):
+            chord = Chord(app, 2)
+            chord.succeed(0)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(chord.backend.store, step, _away_once(getattr(chord.backend.store, step)))
+                chord.succeed(1)
+            assert chord.sent() == [[0, 1]], step
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chord.backend.store, "abandoned", _away_once(chord.backend.store.abandoned))
+            chord.backend.finish_abandoned()
+
+
 def check_a_chord_that_fails_has_one_error(url: str) -> None:
     """When all parts have ended and one has failed, the callback has the error and is not sent."""
     with application(url) as app:
@@ -256,6 +272,18 @@ def check_threads_wait_together(url: str) -> None:
         for thread in threads:
             thread.join()
         assert sorted(got) == [0, 0, 1, 2]
+
+
+def _away_once(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call, which fails at first as if the database were away."""
+    errors = [Unreachable("The database cannot be reached.", "Try again.")]
+
+    def called(*args: Any, **options: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return call(*args, **options)
+
+    return called
 
 
 def _killed(*args: Any, **options: Any) -> Any:

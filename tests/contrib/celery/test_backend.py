@@ -20,6 +20,7 @@ from tests.contrib.celery.checks import (
     application,
     check_a_chord_begins_again,
     check_a_chord_that_fails_has_one_error,
+    check_a_chord_waits_for_the_database,
     check_a_part_counts_once,
     check_a_part_that_was_killed_is_counted,
     check_get_is_woken,
@@ -100,6 +101,10 @@ def _errors_are_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend.Backend, "_unpacked", lambda self, body: self.decode(body)[2])
 
 
+def _every_error_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "TRANSIENT", ())
+
+
 def _old_parts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.Store, "open_chord", lambda *args: None)
 
@@ -131,6 +136,7 @@ MUTANTS = [
     (_nobody_looks, check_a_part_that_was_killed_is_counted),
     (_sent_before_the_end, check_a_part_that_was_killed_is_counted),
     (_errors_are_results, check_a_chord_that_fails_has_one_error),
+    (_every_error_is_final, check_a_chord_waits_for_the_database),
     (_old_parts_stay, check_a_chord_begins_again),
     (_the_last_one_counts, check_results),
     (_forever, check_results_expire),

@@ -232,25 +232,28 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
         if not self._ensure(self.store.claim, chord, token, lease):
             return
         signature = maybe_signature(callback, app=self.app)
-        with gathered(self.url) as pushes:
-            try:
-                self._send(signature, self._joined(group_id))
-            except ChordError as error:
-                logger.exception("Chord %r raised: %r", group_id, error)
-                self.chord_error_from_stack(signature, error)
         try:
+            with gathered(self.url) as pushes:
+                try:
+                    self._send(signature, self._ensure(self._joined, group_id))
+                except ChordError as error:
+                    logger.exception("Chord %r raised: %r", group_id, error)
+                    self.chord_error_from_stack(signature, error)
             if not self._ensure(self.store.end, chord, token, pushes):
                 logger.warning("The claim of chord %r was lost: another process sends the callback.", group_id)
         except TablequeueError as error:
             logger.exception("The callback of chord %r was not sent: %s It is tried again.", group_id, error)
 
     def finish_abandoned(self) -> None:
-        """Finish chords whose last part was killed before it could."""
-        for body in self.store.abandoned():
-            self._finish(*self.decode(body))
+        """Finish chords whose last part was killed before it could. If the database is away, a later look does it."""
+        try:
+            for body in self.store.abandoned():
+                self._finish(*self.decode(body))
+        except TRANSIENT as error:
+            logger.warning("%s Looking for complete chords again later.", error)
 
     def _joined(self, group_id: str) -> list[Any]:
-        """Return the results of the header. `ChordError` if a part of it has failed, or they cannot be read."""
+        """Return the results of the header. `ChordError` if a part of it has failed, or they cannot be joined."""
         try:
             header = GroupResult.restore(group_id, backend=self, app=self.app)
             if header is None:
@@ -258,7 +261,7 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
             header.on_ready()
             with allow_join_result():
                 return header.join_native(timeout=self.app.conf.result_chord_join_timeout, propagate=True)
-        except ChordError:
+        except (ChordError, *TRANSIENT):
             raise
         except Exception as error:
             raise ChordError(f"Join error: {error!r}") from error
