@@ -406,8 +406,8 @@ def test_what_is_refused(db: Database) -> None:
         refuses(BadDefinition, db.create_queue, "x", **{"batches": True, **options})
     refuses(BadInput, queue.move, ALL, to=plain)
     refuses(BadDefinition, db.create_queue, "plain", payload="text", batches=True, if_exists="alter")
-    for id in (0, 99):
-        refuses((BatchNotFound, BadInput), db.batch, id)  # type: ignore[arg-type]
+    for id in (0, 99, "a"):
+        assert "batch" in refuses((BatchNotFound, BadInput), db.batch, id).cause  # type: ignore[arg-type]
     with db.engine.connect() as connection:
         refuses(BadInput, queue.take, connection)
 

@@ -366,10 +366,10 @@ def _number_of(rows: Sequence[Mapping[str, Any]]) -> int:
     return (rows[-1].get("number") or len(rows)) if rows else 0
 
 
-def checked_id(id: int) -> int:
-    """Return the id, if a bigint can hold it; else `BadInput`."""
+def checked_id(id: int, of: str = "message", source: str = "push returned") -> int:
+    """Return the id, if a bigint can hold it; else `BadInput`, which says of what it is no id, and what returns one."""
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
-        raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
+        raise BadInput(f"{id!r} is not the id of a {of}.", f"Give the id that {source}.")
     return id
 
 

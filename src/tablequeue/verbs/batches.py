@@ -199,14 +199,14 @@ class Batch:
 def of_queue(context: Context, n: int, after: int) -> list[Batch]:
     """Return up to `n` open batches of the queue with ids above `after`, lowest id first."""
     check(context.table, BATCHES)
-    params: Params = {"after": checked_id(after), "n": count(n, "n")}
+    params: Params = {"after": _checked_id(after), "n": count(n, "n")}
     return [Batch(context, each.id) for each in context.run(context.engine.batches.open_batches, params)]
 
 
 def progress_of_open(context: Context, n: int, after: int) -> dict[Batch, BatchProgress]:
     """Return up to `n` open batches of the queue with ids above `after`, by id, each with its progress: one read."""
     check(context.table, BATCHES)
-    params: Params = {"after": checked_id(after), "n": count(n, "n")}
+    params: Params = {"after": _checked_id(after), "n": count(n, "n")}
     rows = context.run(context.engine.batches.batches_progress, params)
     return {Batch(context, id): batch_ends.progress_of(context, row) for id, row in rows}
 
@@ -214,7 +214,7 @@ def progress_of_open(context: Context, n: int, after: int) -> dict[Batch, BatchP
 def find(runner: Runner, id: int, who: str) -> Batch:
     """Return the batch of that id; `BatchNotFound` if there is none."""
     engine = runner.engine
-    params: Params = {"id": checked_id(id)}
+    params: Params = {"id": _checked_id(id)}
     try:
         table = runner.run(engine.batches.find_batch, engine.shared, params)
     except QueueNotFound:  # no queue of the database has batches
@@ -227,6 +227,10 @@ def find(runner: Runner, id: int, who: str) -> Batch:
 
 
 # -- private -----------------------------------------------------------------------------------------------------------
+
+
+def _checked_id(id: int) -> int:
+    return checked_id(id, "batch", "queue.batch() or the header of the callback has")
 
 
 def _not_found(id: int) -> BatchNotFound:
