@@ -44,7 +44,7 @@ def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[
     """Parameters have no names, so the optional ones are one object of options."""
     first = REQUIRED.get(verb, ())
     options = {name: str(value) if name in ("due", "now") else value for name, value in params.items()}
-    for name in ("headers", "result"):
+    for name in ("headers", "result", "after"):
         if params.get(name):
             options[name] = json.loads(params[name])
     given = {name: options[name] for name in {*params} - {*first} if params[name] is not None}

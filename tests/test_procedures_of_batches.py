@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,13 +12,14 @@ import pytest
 
 from tablequeue import Database, Queue
 from tablequeue.engines import procedures
+from tablequeue.errors import BadInput
 from tablequeue.model.definition import History
 from tests import batches, dependencies
 from tests.batches import FAILED, HEADER, called, opened, progress
 from tests.dependencies import rows
 from tests.servers import Kind, Place, only
-from tests.sessions import Session, call, engine_of, transaction
-from tests.support import at, claimed, rewritten
+from tests.sessions import Session, call, engine_of, session, transaction
+from tests.support import at, claimed, refuses, rewritten
 
 pytestmark = only("postgresql", "mariadb")
 
@@ -266,6 +268,91 @@ def test_a_pop_that_frees_messages_keeps_nobody_waiting(db: Database) -> None:
     assert popped(db)[0] == [first + 2]
 
 
+def check_push_after(db: Database) -> None:
+    """A push by a procedure waits for messages of its own queue and of others, until its delay is over after that."""
+    queue, other, now = waiting(db), db.create_queue("other"), engine_of(db).dump_time
+    [(first,)] = call(db, "push", payload="a", now=now(at(0)))
+    after = json.dumps([first, ["other", other.push(1)], first])
+    [(last,)] = call(db, "push", payload="b", after=after, delay=60, now=now(at(0)))
+    assert len(rows(queue)) == 3
+    held, token = popped(db, now=now(at(90)))
+    assert held == [first]
+    claimed(other).complete()
+    assert popped(db, now=now(at(91)))[0] == []
+    call(db, "complete", ids=held, token=token)
+    assert popped(db, now=now(at(100)))[0] == []
+    assert popped(db, now=now(at(159)))[0] == []
+    assert popped(db, now=now(at(161)))[0] == [last]
+    assert rows(queue) == []
+
+
+def check_push_many_after(db: Database) -> None:
+    """All wait for the same messages, and what `on_dead` says is done about each."""
+    queue = waiting(db, max_attempts=1)
+    [(first,)] = call(db, "push", payload="a")
+    pushed = [
+        call(db, "push_many", messages='["b", "c"]', after=f"[{first}]", on_dead=on_dead)
+        for on_dead in ("cancel", "continue")
+    ]
+    held, token = popped(db)
+    assert held == [first]
+    call(db, "fail", id=first, token=token, error="no")
+    assert popped(db)[0] == [id for (id,) in pushed[1]]
+    assert {message.id for message in queue.history()} == {id for (id,) in pushed[0]}
+
+
+def check_key_and_after(db: Database) -> None:
+    """A message that had the key before waits for nothing."""
+    queue = waiting(db)
+    [(first,)] = call(db, "push", payload="a", key="k")
+    [(other,)] = call(db, "push", payload="b")
+    for on_conflict, id in (("return", first), ("skip", None)):
+        call_after = {"after": f"[{other}]", "key": "k", "on_conflict": on_conflict}
+        assert call(db, "push", payload="c", **call_after) == [(id,)]
+        assert rows(queue) == []
+    assert popped(db)[0] == [first, other]
+
+
+def check_refusals(db: Database) -> None:
+    queue = waiting(db)
+    db.create_queue("once", delivery="at_most_once")
+    db.create_queue("buried", payload="text", dead_letter_to="work")
+    db.create_topic("events")
+    [(id,)] = call(db, "push", payload="a")
+    wrong: list[Any] = [{}, 1, ["x"], [[id]], [[1, id]], [["work", "1"]], [1.5], [-1], [None], [["once", 1]]]
+    wrong += [[["buried", 1]], [["none", 1]], [["events", 1]], [id, ["work", 99]]]
+    # The id that the push itself gets; one that is refused leaves a gap.
+    refuses(BadInput, call, db, "push", payload="b", after=f"[{id + 1}]")
+    refuses(BadInput, call, db, "push_many", messages='["b"]', after=f"[{id + 2}]")
+    for after in wrong:
+        refuses(BadInput, call, db, "push", payload="b", after=json.dumps(after))
+        refuses(BadInput, call, db, "push_many", messages='["b"]', after=json.dumps(after))
+    refuses(BadInput, call, db, "push", payload="b", after=f"[{id}]", on_dead="never")
+    assert (queue.stats().ready, queue.stats().scheduled, rows(queue)) == (1, 0, [])
+    refusal = refuses(BadInput, call, db, "push", payload="b", after=f"[{id}, 97, 98]")
+    if engine_of(db).dialect.name == "postgresql":
+        assert refusal.cause == refuses(BadInput, queue.push, "b", after=[id, 97, 98]).cause
+
+
+def test_in_groups_and_without_a_history(db: Database) -> None:
+    other = db.create_queue("other")
+    designs: dict[str, dict[str, Any]] = {"groups": {"groups": True}, "none": {"history": "none"}}
+    for name, options in designs.items():
+        queue = dependencies.made(db, name, **options)
+        db.install_procedures(name)
+        given = {"group": "g"} if name == "groups" else {}
+        id = other.push(1)
+        with session(db, name) as one:
+            waits = [one.call("push", payload="a", after=json.dumps([["other", id]]), **given)[0][0]]
+            if name == "none":  # which cannot tell that there was no message 99
+                waits += one.call("push", payload="b", after="[99]")[0]
+                assert [row[0] for row in one.call("pop")] == waits[1:]
+            assert one.call("pop") == []
+            claimed(other).complete()
+            assert [row[0] for row in one.call("pop")] == waits[:1]
+        assert rows(queue) == []
+
+
 # -- mutants -----------------------------------------------------------------------------------------------------------
 
 Check = Callable[[Database], None]
@@ -315,6 +402,25 @@ TEMPLATES: dict[str, tuple[str, str, str | None, Check]] = {
     "a sweep that frees nothing": (
         "sweep", r"moved := \{queue\}_free\(p_now\)|call \{queue\}_free\(p_now, freed\)", None, check_after
     ),
+    "a push whose delay is forgotten": (
+        "hold_back", r"0, (p_on_dead|does_about_dead), p_delay", r"0, \1, null", check_push_after
+    ),
+    "a push that does not wait": ("hold_back", r"set due_at = \{far\},", "set", check_push_after),
+    "an id of no message": (
+        "hold_back", r"(missing|@`tablequeue\.missing`) is not null", "1 = 0", check_refusals
+    ),
+    "a message that waits for itself": (
+        "hold_back",
+        r"(?<=where )(id = any\(\$2\)|json_contains\(@`tablequeue\.pushed`, cast\(given\.id as char\)\)) or",
+        "",
+        check_refusals,
+    ),
+    "a message that had the key": (
+        "push", r"(?<=when )is_new|pushed = last_insert_id\(\)", "1 = 1", check_key_and_after
+    ),
+    "pushes of which none waits": (
+        "push_many", r"(perform|call) \{queue\}_hold_back\(.*\)", None, check_push_many_after
+    ),
 }  # fmt: skip
 CHECKS = {each[-1].__name__: each[-1] for each in TEXTS.values()}
 CHECKS |= {each[-1].__name__: each[-1] for each in TEMPLATES.values()}
@@ -349,6 +455,6 @@ def test_mutants_of_the_templates_are_noticed(
 
 
 def noticed(db: Database, check: Check) -> None:
-    with pytest.raises(AssertionError) as caught:
+    with pytest.raises((AssertionError, pytest.fail.Exception)) as caught:
         check(db)
     assert "nothing to rewrite" not in str(caught.value)

@@ -52,6 +52,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "end_batches": Procedure(needs="batches"),
     "look_after": Procedure(needs="batches"),
     "free": Procedure(needs="dependencies"),
+    "hold_back": Procedure(needs="dependencies"),
     "cancel_held": Procedure(needs="at_least_once"),
     "claim_turn": Procedure(needs="fair limited"),
     "take_turn": Procedure(needs="fair limited not batches"),

@@ -71,3 +71,110 @@ begin
         {sql forget_dependencies ids=coalesce(locked,'[]')};
     end if;
 end //
+
+-- name: hold_back
+-- {queue}_hold_back: the messages of the JSON array p_ids, which this transaction has pushed, wait until those of the
+-- option `after` have left their queues. The options `delay` and `due` say when they were to be ready. For {queue}_push
+-- and {queue}_push_many.
+-- A prepared statement returns into session variables only: @`tablequeue.missing` and others.
+-- Locks: none that another transaction waits for.
+{create} procedure {queue}_hold_back(p_ids longtext character set ascii, p_options {text})
+hold_back: begin
+    declare awaited {text} default json_extract(p_options, '$.after');
+    declare own, other, entry, other_table, does_about_dead {text};
+    declare other_ids longtext character set ascii;
+    declare p_delay double;
+    declare p_due datetime(6);
+    declare wrong bigint;
+    declare done boolean default false;
+    declare refusal varchar(128) character set utf8mb4;
+    declare others cursor for
+        select whose, json_arrayagg(id) from (
+            select distinct
+                if(json_type(value) = 'ARRAY', json_unquote(json_extract(value, '$[0]')), own) as whose,
+                cast(if(json_type(value) = 'ARRAY', json_extract(value, '$[1]'), value) as signed) as id
+            from json_table(awaited, '$[*]' columns (value json path '$')) as element
+        ) as each_one
+        group by whose;
+    declare continue handler for not found set done = true;
+    if awaited is null or json_type(awaited) = 'NULL' then
+        leave hold_back;
+    end if;
+    select
+        if(json_type(on_dead) = 'STRING', json_unquote(on_dead), 'wait'), delay,
+        if(json_type(due) = 'STRING', json_unquote(due), null)
+    into does_about_dead, p_delay, p_due
+    from json_table(p_options, '$' columns (
+        on_dead json path '$.on_dead', delay double path '$.delay', due json path '$.due'
+    )) as options;
+    select
+        max(not case json_type(value)
+            when 'INTEGER' then true
+            when 'ARRAY' then json_length(value) = 2 and json_type(json_extract(value, '$[0]')) = 'STRING'
+                and json_type(json_extract(value, '$[1]')) = 'INTEGER'
+            else false
+        end)
+    into wrong
+    from json_table(awaited, '$[*]' columns (value json path '$')) as element;
+    if does_about_dead not in ('wait', 'continue', 'cancel') then
+        set refusal = 'on_dead is not known. Give wait, continue or cancel.';
+    elseif wrong then
+        set refusal = 'after has what names no message. Give ids, and pairs of the name of a queue and an id.';
+    end if;
+    if refusal is not null then
+        signal sqlstate 'TQ001' set mysql_errno = 51001, message_text = refusal;
+    end if;
+    select name into own from {catalogue} where {table_of_entry} = '{table}';
+    open others;
+    queues: loop
+        fetch others into other, other_ids;
+        if done then
+            leave queues;
+        end if;
+        select max(definition), max({table_of_entry}) into entry, other_table from {catalogue} where name = other;
+        set refusal = case
+            when entry is null or json_contains_path(entry, 'one', '$.keep', '$.topic') then
+                concat('There is no queue ', left(other, 40), '. Give the name of a queue.')
+            when json_unquote(json_extract(entry, '$.delivery')) = 'at_most_once' then
+                concat('The queue ', left(other, 40), ' delivers at most once. Wait for messages of other queues.')
+            when json_contains_path(entry, 'one', '$.dead_letter_to') then
+                concat('Dead letters of ', left(other, 40), ' move away. Wait for messages of other queues.')
+        end;
+        -- A queue without a history cannot tell an id of no message from that of a finished one.
+        if refusal is null and json_unquote(json_extract(entry, '$.history')) <> 'none' then
+            set @`tablequeue.awaited` = other_ids, @`tablequeue.pushed` = if(other = own, p_ids, '[]'),
+                @`tablequeue.look` = replace(
+                    "select min(given.id) into @`tablequeue.missing`
+                    from json_table(@`tablequeue.awaited`, '$[*]' columns (id bigint path '$')) as given
+                    where json_contains(@`tablequeue.pushed`, cast(given.id as char)) or (
+                        not exists (select 1 from %s as message where message.id = given.id)
+                        and not exists (select 1 from %s_history as message where message.id = given.id)
+                    )",
+                    '%s', concat('{prefix}', other_table)
+                );
+            prepare tablequeue_look from @`tablequeue.look`;
+            execute tablequeue_look;
+            deallocate prepare tablequeue_look;
+            if @`tablequeue.missing` is not null then
+                set refusal = concat(
+                    'The queue ', left(other, 30), ' has no message ', @`tablequeue.missing`,
+                    '; nothing was pushed. Give ids that are there.'
+                );
+            end if;
+        end if;
+        if refusal is not null then
+            signal sqlstate 'TQ001' set mysql_errno = 51001, message_text = refusal;
+        end if;
+        insert into {dependencies} (queue, message, on_table, on_id, on_dead)
+        select '{table}', pushed.id, other_table, given.id, does_about_dead
+        from json_table(p_ids, '$[*]' columns (id bigint path '$')) as pushed
+        cross join json_table(other_ids, '$[*]' columns (id bigint path '$')) as given;
+    end loop;
+    close others;
+    insert into {dependencies} (queue, message, on_table, on_id, on_dead, delay, due)
+    select '{table}', pushed.id, '', 0, does_about_dead, p_delay, p_due
+    from json_table(p_ids, '$[*]' columns (id bigint path '$')) as pushed;
+    update json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+    straight_join {queue} as message force index (primary) on message.id = given.id
+    set due_at = {far}, state = case state when 'blocked' then 'blocked' else 'scheduled' end;
+end //

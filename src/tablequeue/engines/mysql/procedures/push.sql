@@ -148,6 +148,10 @@ end //
 -- on_conflict 'skip' null, or with 'return' the id of that message.
 -- Options: headers, delay (seconds), due (in UTC), priority, group, key, expires (seconds), on_conflict (else 'raise'),
 -- producer (else the login), now.
+-- [dependencies]
+-- And after: an array of ids, and of pairs of the name of a queue and an id. The message waits until these have left
+-- their queues. on_dead says what it does if one becomes a dead letter: 'wait', 'continue' or 'cancel'.
+-- [end]
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 {create} procedure {queue}_push(p_payload {payload}, p_options {text})
@@ -165,7 +169,12 @@ begin
     call {queue}_begin(ours);
     call {queue}_options(
         p_options,
+        -- [dependencies]
+        '["headers", "delay", "due", "priority", "group", "key", "expires", "on_conflict", "producer", "now", "after",
+            "on_dead"]'
+        -- [else]
         '["headers", "delay", "due", "priority", "group", "key", "expires", "on_conflict", "producer", "now"]'
+        -- [end]
     );
     select
         if(json_type(on_conflict) = 'STRING', json_unquote(on_conflict), 'raise'),
@@ -175,7 +184,13 @@ begin
     from json_table(p_options, '$' columns (
         on_conflict json path '$.on_conflict', producer json path '$.producer', clock json path '$.now'
     )) as options;
+    -- [dependencies]
+    do last_insert_id(0); -- a push that finds its key taken leaves it so
+    -- [end]
     call {queue}_push_one(p_payload, p_options, p_on_conflict, p_producer, p_now, pushed);
+    -- [dependencies]
+    call {queue}_hold_back(if(pushed = last_insert_id(), json_array(pushed + 0), '[]'), p_options);
+    -- [end]
     if ours then
         commit;
     end if;
@@ -189,6 +204,9 @@ end //
 -- [end]
 -- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, expires (seconds), producer (else
 -- the login), now.
+-- [dependencies]
+-- And after, on_dead: all of them wait for the same messages, see {queue}_push.
+-- [end]
 -- One insert a message: the ids of an INSERT ... SELECT are consecutive in some settings of the server only.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 {create} procedure {queue}_push_many(p_messages {text}, p_options {text})
@@ -213,7 +231,13 @@ begin
     end;
     call {queue}_begin(ours);
     call {queue}_list(p_messages);
+    -- [dependencies]
+    call {queue}_options(
+        p_options, '["headers", "delay", "due", "priority", "group", "expires", "producer", "now", "after", "on_dead"]'
+    );
+    -- [else]
     call {queue}_options(p_options, '["headers", "delay", "due", "priority", "group", "expires", "producer", "now"]');
+    -- [end]
     select
         if(json_type(headers) = 'OBJECT', headers, null), delay, expires,
         if(json_type(due) = 'STRING', json_unquote(due), null), priority,
@@ -253,6 +277,9 @@ begin
         set ids = concat(ids, ',', pushed);
     end loop;
     close elements;
+    -- [dependencies]
+    call {queue}_hold_back(concat('[', substr(ids, 2), ']'), p_options);
+    -- [end]
     if ours then
         commit;
     end if;

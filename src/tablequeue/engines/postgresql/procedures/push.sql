@@ -3,6 +3,10 @@
 -- name: push
 -- {queue}_push: push one message, for producers. Returns its id. If a live message has its key: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
+-- [dependencies]
+-- p_after is a JSON array of ids, and of pairs of the name of a queue and an id: the message waits until these have
+-- left their queues. p_on_dead says what it does if one becomes a dead letter: 'wait', 'continue' or 'cancel'.
+-- [end]
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 create or replace function {queue}_push(
@@ -17,6 +21,10 @@ create or replace function {queue}_push(
     p_producer text default null,
     p_now timestamptz default null,
     p_expires float8 default null
+    -- [dependencies]
+    , p_after json default null,
+    p_on_dead text default 'wait'
+    -- [end]
 ) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     declare
         pushed bigint;
@@ -24,6 +32,8 @@ create or replace function {queue}_push(
         there text;
         -- [batches]
         p_batch_id bigint;
+        -- [dependencies]
+        is_new boolean;
         -- [end]
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
@@ -40,6 +50,9 @@ create or replace function {queue}_push(
         loop
             {sql push within=true}
             into pushed, waited_for;
+            -- [dependencies]
+            is_new := pushed is not null;
+            -- [end]
             exit when pushed is not null or p_on_conflict = 'skip';
             if p_on_conflict = 'raise' then
                 raise exception using errcode = 'TQ002', detail = p_key,
@@ -50,6 +63,11 @@ create or replace function {queue}_push(
             into there, pushed;
             exit when pushed is not null; -- else it was finished between the two statements: push again
         end loop;
+        -- [dependencies]
+        perform {queue}_hold_back(
+            case when is_new then array[pushed] else '{}' end, p_after, p_on_dead, p_delay, p_due
+        );
+        -- [end]
         perform {queue}_notify(waited_for);
         return pushed;
     end;
@@ -60,6 +78,8 @@ revoke all on function {queue}_push from public;
 -- {queue}_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
 -- [bytes]
 -- The payloads are strings in base64.
+-- [dependencies]
+-- All of them wait for those of p_after: see {queue}_push.
 -- [end]
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 create or replace function {queue}_push_many(
@@ -72,6 +92,10 @@ create or replace function {queue}_push_many(
     p_producer text default null,
     p_now timestamptz default null,
     p_expires float8 default null
+    -- [dependencies]
+    , p_after json default null,
+    p_on_dead text default 'wait'
+    -- [end]
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
     declare
@@ -79,6 +103,8 @@ create or replace function {queue}_push_many(
         waited_for boolean;
         -- [batches]
         p_batch_id bigint;
+        -- [dependencies]
+        all_pushed bigint[] := '{}';
         -- [end]
         -- [json]
         p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
@@ -105,7 +131,13 @@ create or replace function {queue}_push_many(
             {sql push_many within=true}
         loop
             return next pushed;
+            -- [dependencies]
+            all_pushed := all_pushed || pushed;
+            -- [end]
         end loop;
+        -- [dependencies]
+        perform {queue}_hold_back(all_pushed, p_after, p_on_dead, p_delay, p_due);
+        -- [end]
         perform {queue}_notify(waited_for);
     end;
     $$;
