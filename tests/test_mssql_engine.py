@@ -378,6 +378,29 @@ def test_batches_that_a_look_waits_for_in_vain_are_left_for_the_next_one(server:
         batch.push("x")
 
 
+def test_what_messages_wait_for_is_noted_in_steps(server: Server) -> None:
+    queue = queue_on(server, dependencies=True, history="none")
+    server.answers["insert into tq_work "] = lambda params: [(7,)]
+    queue.push("x", after=range(1, 2001), now=TIME.replace(tzinfo=UTC))
+    noted = [json.loads(params[0]) for text, params in server.sent if "insert into tq__dependencies" in text]
+    assert [*map(len, noted)] == [1000, 1000, 1]
+    assert {row["message"] for rows in noted for row in rows} == {7}
+    assert [row["on_table"] for row in noted[0][:2]] == ["", "tq_work"]
+    begin, commit = (server.texts().index(f"{word} transaction") for word in ("begin", "commit"))
+    assert (begin, commit) == (0, 6), "with the push"
+
+
+def test_a_sweep_that_waits_in_vain_for_what_others_wait_for_goes_on(server: Server) -> None:
+    """Without READ_COMMITTED_SNAPSHOT."""
+    queue = queue_on(server, dependencies=True)
+    server.answers["select distinct on_table"] = lambda params: [("tq_work",)]
+    server.answers["select name, definition"] = lambda params: [("work", '{"table": "tq_work"}')]
+    server.answers["insert into @found|insert into @old"] = lambda params: LOCK_TIMEOUT
+    server.answers["select @kept"] = lambda params: [(1,)]
+    context_of(queue).table.next_sweep = 0
+    assert queue.pop() is None
+
+
 def test_the_seconds_of_a_key_are_noted_with_its_message(server: Server) -> None:
     queue = queue_on(server, unique_for=60)
     server.answers["insert into tq_work__keys"] = lambda params: [("a",), ("b",)]

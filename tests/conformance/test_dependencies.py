@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -28,10 +28,10 @@ from tests.async_support import claimed as claimed_async
 from tests.async_support import in_loop
 from tests.batches import ENGINES
 from tests.dependencies import check_dependencies, check_many, made, payloads, rows
-from tests.servers import Place, only
+from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, found, refuses
 
-pytestmark = [pytest.mark.quick, only(*ENGINES[:3])]
+pytestmark = [pytest.mark.quick, only(*ENGINES)]
 
 
 @pytest.mark.parametrize("history", ["keep", "none"])
@@ -422,27 +422,26 @@ def _is_over(queues: dict[str, Queue], each: tuple[str, int]) -> bool:
     return message is not None and message.state in ("finished", "cancelled", "dead")
 
 
-def _all_heads(self: Dependencies, cursor: Any, table: Any, params: Any) -> list[int]:
+Original: TypeAlias = Callable[..., Any]
+
+
+def _all_heads(_: Original, part: Dependencies, cursor: Any, table: Any, params: Any) -> list[int]:
     words = table.engine.words(table)
     cursor.execute(f"select id from {words['dependencies']} where queue = '{table.table_name}' and on_table = ''")  # noqa: S608
     return [row[0] for row in cursor.fetchall()]
 
 
-def _only_the_head(self: Dependencies, cursor: Any, table: Any, params: Any) -> None:
-    heads = [row for row in params["rows"] if not row["on_table"]]
-    cursor.executemany(table.statement("add_dependencies"), heads)
+def _only_the_head(original: Original, part: Dependencies, cursor: Any, table: Any, params: Any) -> None:
+    original(part, cursor, table, {"rows": [row for row in params["rows"] if not row["on_table"]]})
 
 
-def _with_the_head(self: Dependencies, cursor: Any, table: Any, params: Any) -> dict[int, int]:
-    return {id: number + 1 for id, number in WAITS_FOR(self, cursor, table, params).items()}
+def _with_the_head(original: Original, *given: Any) -> dict[int, int]:
+    return {id: number + 1 for id, number in original(*given).items()}
 
 
-WAITS_FOR = Dependencies.waits_for
-
-
-def _of_the_first(self: Dependencies, cursor: Any, table: Any, params: Any) -> None:
-    rows = [row for row in params["rows"] if row["message"] == params["rows"][0]["message"]]
-    cursor.executemany(table.statement("add_dependencies"), rows)
+def _of_the_first(original: Original, part: Dependencies, cursor: Any, table: Any, params: Any) -> None:
+    first = params["rows"][0]["message"]
+    original(part, cursor, table, {"rows": [row for row in params["rows"] if row["message"] == first]})
 
 
 @pytest.mark.parametrize(
@@ -459,11 +458,14 @@ def _of_the_first(self: Dependencies, cursor: Any, table: Any, params: Any) -> N
 )
 def test_mutants(
     db: Database,
+    kind: Kind,
     monkeypatch: pytest.MonkeyPatch,
     operation: str,
     mutant: Callable[..., Any],
     check: Callable[[Database], None],
 ) -> None:
-    monkeypatch.setattr(Dependencies, operation, mutant)
+    part = type(kind.engine_class.dependencies)
+    original = getattr(part, operation)
+    monkeypatch.setattr(part, operation, lambda *given: mutant(original, *given))
     with pytest.raises(AssertionError):
         check(db)

@@ -9,13 +9,14 @@ that transaction; within it, where one writer holds the whole database.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import FAR
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.rows import EndedRow, NameRow
+from tablequeue.engines.rows import NameRow
 from tablequeue.errors import QueueNotFound
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
@@ -75,13 +76,9 @@ def _names(cursor: Cursor, table: Table, params: Params) -> list[NameRow]:
 
 def _end(context: Context, other: str, now: datetime | None, connection: Connection | None) -> None:
     """Delete the rows about messages of the table `other` that have left it; cancel what a dead letter cancels."""
-    beside = _beside(context.table, other)
-
-    def ended_dependencies(cursor: Cursor, _: Table, params: Params) -> list[EndedRow]:
-        return context.engine.dependencies.ended_dependencies(cursor, beside, params)
-
+    beside = replace(context, table=_beside(context.table, other))
     params: Params = {"on_table": other, "due": context.time(FAR, "due"), "n": ROWS}
-    ended = context.run_apart(ended_dependencies, params, connection)
+    ended = beside.run_apart(context.engine.dependencies.ended_dependencies, params, connection)
     cancelled = sorted({row.message for row in ended if row.cancels})
     if cancelled:
         cancelling: Params = {"ids": context.engine.dump_ids(cancelled), "now": context.time(now)}

@@ -21,6 +21,7 @@ from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.batches import SQLServerBatches
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
+from tablequeue.engines.mssql.dependencies import SQLServerDependencies
 from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.messages import SQLServerMessages
@@ -43,6 +44,8 @@ from tablequeue.errors import TablequeueError
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import PART
 
+# The unique indexes that two calls may violate which come at once, by the end of their names: see `is_transient`.
+REPEATED = r"front|key|streams|writers|schedules|paused|s\d+"
 # The orders without a clustered index on the identity: see `create`.
 SCATTERED = ("heap", "due")
 
@@ -88,7 +91,7 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
-    lacks = ("dependencies", "progress", "task_results")
+    lacks = ("progress", "task_results")
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)
@@ -97,6 +100,7 @@ class SQLServer(Engine):
     moving = SQLServerMoving()
     batches = SQLServerBatches()
     batch_parameter = "@batch_id"
+    dependencies = SQLServerDependencies()
     checks = CHECKS
     listener = SQLServerPoll
     drivers = ("mssqlpython", "pyodbc", "pymssql")
@@ -186,6 +190,7 @@ class SQLServer(Engine):
             "pushed_until": after("given.seconds", "message.pushed_at"),
             "now_less_age": after("(-@age)"),
             "now_and_given_delay": after("given.delay"),
+            "now_and_head_delay": after("coalesce(head.delay, 0)"),
             # JSON has no bytes: they are sent as hexadecimal digits (style 2).
             "payload_of_value": "convert(varbinary(max), batch.value, 2)" if in_bytes else "batch.value",
             "payload_of_row": "convert(varbinary(max), given.payload, 2)" if in_bytes else "given.payload",
@@ -264,10 +269,10 @@ class SQLServer(Engine):
             return False
         number = number_of(error)
         # Two calls at once promoted in the same group, pushed the same key, inserted the row of the same stream, writer
-        # or schedule, or detached the same message of a subscription. A retry would not help against any other
-        # duplicate.
+        # or schedule, or detached the same message of a subscription. A retry would
+        # not help against any other duplicate.
         if number in DUPLICATES:
-            return bool(re.search(r"__(front|key|streams|writers|schedules|paused|s\d+)$", refused_by(error) or ""))
+            return bool(re.search(f"__({REPEATED})$", refused_by(error) or ""))
         return number in (DEADLOCK, LOCK_TIMEOUT, NOT_GRANTED)
 
     # -- values ----------------------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ set deadlock_priority low;
 select name
 from sys.indexes
 where object_id in (object_id(N'{queue}'), object_id(N'{history}'), object_id(N'{turns}'), object_id(N'{ranges}'),
-    object_id(N'{keys}'), object_id(N'{group_rates}'), object_id(N'{results}'), object_id(N'{batches}'))
+    object_id(N'{keys}'), object_id(N'{group_rates}'), object_id(N'{results}'), object_id(N'{batches}'),
+    object_id(N'{dependencies}'))
     and is_disabled = 0 and name is not null;
 
 -- name: read_clock
