@@ -391,7 +391,7 @@ def test_what_messages_wait_for_is_noted_in_steps(server: Server) -> None:
 
 
 def test_a_sweep_that_waits_in_vain_for_what_others_wait_for_goes_on(server: Server) -> None:
-    """Without READ_COMMITTED_SNAPSHOT."""
+    """Without READ_COMMITTED_SNAPSHOT; and a report is kept though old ones stay."""
     queue = queue_on(server, dependencies=True)
     server.answers["select distinct on_table"] = lambda params: [("tq_work",)]
     server.answers["select name, definition"] = lambda params: [("work", '{"table": "tq_work"}')]
@@ -399,6 +399,8 @@ def test_a_sweep_that_waits_in_vain_for_what_others_wait_for_goes_on(server: Ser
     server.answers["select @kept"] = lambda params: [(1,)]
     context_of(queue).table.next_sweep = 0
     assert queue.pop() is None
+    claims(queue, range(1, 2))[0].progress(0.5)
+    assert sum("insert into @old" in text for text, _ in server.sent) == 1
 
 
 def test_the_seconds_of_a_key_are_noted_with_its_message(server: Server) -> None:

@@ -38,7 +38,6 @@ LEFT_OUT: dict[str, str] = {
     r"contrib/celery/": "Results of Celery are refused: there are no texts for them yet.",
     r"test_batches\.py::test_one_of_two_ends_a_batch": "Its look at open batches passes over one that another "
     "transaction ends, so the mutant, which does not lock the row, pushes no second callback.",
-    r"test_progress\.py": "Progress is refused: there are no texts for it yet.",
     r"test_low_water\.py": "Only engines whose index keeps dead entries have a low-water mark.",
     r"test_procedures_of_batches\.py": "Procedures of queues with batches or dependencies are refused there.",
     r"topics/test_procedures\.py": "Only PostgreSQL has procedures of topics.",

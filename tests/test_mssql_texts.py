@@ -43,7 +43,7 @@ ENGINE = SQLServer(sa.URL.create("mssql").get_dialect()())
 CREATING = (
     "install", "create", "create_due", "create_groups", "create_history", "create_expiry", "create_expired",
     "create_keys", "create_results", "create_group_rates", "create_streams", "create_staged", "create_schedules",
-    "create_batches", "create_batch_results", "create_dependencies",
+    "create_batches", "create_batch_results", "create_dependencies", "create_progress",
 )  # fmt: skip
 TOPICS = [name for name in operations_of("mssql") if re.match(r"(create_|drop_|publish_)?(topic|range)|sequence", name)]
 OPERATIONS = [name for name in operations_of("mssql") if name not in TOPICS]
@@ -425,7 +425,7 @@ def test_an_upgrade_renames_all_that_got_a_new_name(design: str) -> None:
     """Until version 3 each part was named with one underscore. Staging tables are created again."""
     # They came with version 5.
     left_out = {"create_expiry", "create_expired", "create_keys", "create_results", "create_group_rates"}
-    left_out |= {"create_batches", "create_batch_results", "create_dependencies"}
+    left_out |= {"create_batches", "create_batch_results", "create_dependencies", "create_progress"}
     left_out |= {"create_due"} if design != "due" else set()
     if design not in ("strict", "groups"):
         left_out |= {operation for operation in CREATING if "group" in operation}
@@ -472,7 +472,7 @@ def test_no_delete_that_fires_a_trigger_answers(operation: str) -> None:
     assert bool(wrong) == (operation in WITHOUT_BATCHES), wrong
 
 
-@pytest.mark.parametrize("operation", ["ended_dependencies"])
+@pytest.mark.parametrize("operation", ["ended_dependencies", "forget_progress"])
 def test_what_a_mixed_look_finds_is_tested_again(operation: str) -> None:
     """A row that was read with READPAST may be younger than what the same statement sees of the messages."""
     table = ENGINE.table("work", with_all("fifo"))

@@ -213,8 +213,7 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
 
 def making(shell: Shell) -> list[str]:
     """Return the operations that make tables."""
-    tables = ["create", "create_streams", "create_staged", "create_schedules"]
-    return tables if "progress" in shell.kind.engine_class.lacks else [*tables, "create_progress"]
+    return ["create", "create_streams", "create_staged", "create_schedules", "create_progress"]
 
 
 LIMITS = "_rates?$|_slots$|_stripes$|claim_rooms"

@@ -25,7 +25,7 @@ from tests.progress import always, check_forgotten, check_progress, fraction, re
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, refuses
 
-pytestmark = [pytest.mark.quick, only(*ENGINES[:3])]
+pytestmark = [pytest.mark.quick, only(*ENGINES)]
 
 
 @pytest.mark.parametrize("design", ["fifo", "groups", "fair"])
@@ -192,20 +192,15 @@ def test_a_renamed_queue_and_one_that_was_dropped(db: Database, place: Place) ->
 def _without(operation: str, pattern: str) -> Callable[..., Any]:
     """Return an operation whose statement lacks what the pattern finds."""
 
-    def mutant(self: ProgressReports, cursor: Any, table: Any, params: Any) -> Any:
-        statements = table.statements(operation)
-        changed = [re.sub(pattern, "", statement) for statement in statements]
-        assert changed != statements, "the mutant is no mutant"
+    def mutant(original: Callable[..., Any], part: ProgressReports, cursor: Any, table: Any, params: Any) -> Any:
+        texts = table.engine.split(table.engine.render(operation, table))
+        changed = [re.sub(pattern, "", text) for text in texts]
+        assert changed != texts, "the mutant is no mutant"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(table), "statements", lambda *_: changed)
-            return ORIGINAL[operation](self, cursor, table, params)
+            patch.setattr(type(table), "statements", lambda *_: [*map(table.engine.compile, changed)])
+            return original(part, cursor, table, params)
 
     return mutant
-
-
-ORIGINAL = {
-    name: getattr(ProgressReports, name) for name in ("report_progress", "reported_progress", "forget_progress")
-}
 
 
 @pytest.mark.parametrize(
@@ -219,8 +214,12 @@ ORIGINAL = {
     ],
     ids=["of_any_claim", "of_another_claim", "never_shown", "never_deleted", "deleted_too_early"],
 )
-def test_mutants(db: Database, monkeypatch: pytest.MonkeyPatch, operation: str, mutant: Callable[..., Any]) -> None:
-    monkeypatch.setattr(ProgressReports, operation, mutant)
+def test_mutants(
+    db: Database, kind: Kind, monkeypatch: pytest.MonkeyPatch, operation: str, mutant: Callable[..., Any]
+) -> None:
+    part = type(kind.engine_class.progress)
+    original = getattr(part, operation)
+    monkeypatch.setattr(part, operation, lambda *given: mutant(original, *given))
     forgets = operation == "forget_progress"
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         check_forgotten(db, monkeypatch) if forgets else check_progress(db)

@@ -333,7 +333,7 @@ class EngineBase(ABC):
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps in that transaction, because no other one could write then."""
     lacks: ClassVar[tuple[str, ...]] = ()
-    """The features that no queue on it can have: options of a definition, `progress`, and `task_results`."""
+    """The features that no queue on it can have: options of a definition, and `task_results`."""
     batch_parameter: ClassVar[str] = ":batch_id"
     """The batch of a message that is pushed."""
     completed: ClassVar[str] = ""

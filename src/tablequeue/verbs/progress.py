@@ -51,8 +51,6 @@ def report(
         raise BadInput(f"fraction is {fraction!r}.", "Give a number from 0 to 1.")
     if _is_dropped(claim, fraction):
         return
-    if "progress" in context.engine.lacks:
-        raise BadInput(f"A queue on {context.engine.name} has no progress.", "Leave progress out.")
     check(context.table, REPORTS)
     params: Params = {
         "id": claim.id,

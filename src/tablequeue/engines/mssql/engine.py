@@ -26,6 +26,7 @@ from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.messages import SQLServerMessages
 from tablequeue.engines.mssql.moving import SQLServerMoving
+from tablequeue.engines.mssql.progress import SQLServerProgress
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
@@ -45,7 +46,7 @@ from tablequeue.model.definition import Definition
 from tablequeue.model.names import PART
 
 # The unique indexes that two calls may violate which come at once, by the end of their names: see `is_transient`.
-REPEATED = r"front|key|streams|writers|schedules|paused|s\d+"
+REPEATED = r"front|key|streams|writers|schedules|paused|progress|s\d+"
 # The orders without a clustered index on the identity: see `create`.
 SCATTERED = ("heap", "due")
 
@@ -91,7 +92,7 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
-    lacks = ("progress", "task_results")
+    lacks = ("task_results",)
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)
@@ -101,6 +102,7 @@ class SQLServer(Engine):
     batches = SQLServerBatches()
     batch_parameter = "@batch_id"
     dependencies = SQLServerDependencies()
+    progress = SQLServerProgress()
     checks = CHECKS
     listener = SQLServerPoll
     drivers = ("mssqlpython", "pyodbc", "pymssql")
@@ -269,7 +271,7 @@ class SQLServer(Engine):
             return False
         number = number_of(error)
         # Two calls at once promoted in the same group, pushed the same key, inserted the row of the same stream, writer
-        # or schedule, or detached the same message of a subscription. A retry would
+        # or schedule, detached the same message of a subscription, or reported first on the same claim. A retry would
         # not help against any other duplicate.
         if number in DUPLICATES:
             return bool(re.search(f"__({REPEATED})$", refused_by(error) or ""))

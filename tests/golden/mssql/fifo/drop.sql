@@ -25,6 +25,10 @@ if object_id(N'tq_emails__insert_each', N'P') is not null drop procedure tq_emai
 if object_id(N'tq_emails__expired', N'P') is not null drop procedure tq_emails__expired;
 if object_id(N'tq_emails__due', N'P') is not null drop procedure tq_emails__due;
 
+-- Drop the table of reported progress, if there is one.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists tq_emails__progress;
+
 -- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 
