@@ -44,7 +44,7 @@ def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[
     """Parameters have no names, so the optional ones are one object of options."""
     first = REQUIRED.get(verb, ())
     options = {name: str(value) if name in ("due", "now") else value for name, value in params.items()}
-    for name in ("headers", "result", "after"):
+    for name in ("headers", "result", "after", "then", "failed"):
         if params.get(name):
             options[name] = json.loads(params[name])
     given = {name: options[name] for name in {*params} - {*first} if params[name] is not None}
@@ -138,6 +138,9 @@ REQUIRED = {
     "push": ("payload",),
     "push_many": ("messages",),
     "push_each": ("messages",),
+    "push_batch": ("messages",),
+    "cancel_batch": ("id",),
+    "batch": ("id",),
     "complete": ("ids", "token"),
     "fail": ("id", "token", "error"),
     "release": ("ids", "token"),

@@ -12,7 +12,7 @@ import pytest
 
 from tablequeue import Database, Queue
 from tablequeue.engines import procedures
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, DatabaseError, DuplicateKey
 from tablequeue.model.definition import History
 from tests import batches, dependencies
 from tests.batches import FAILED, HEADER, called, opened, progress
@@ -205,6 +205,101 @@ def test_a_pop_that_ends_a_batch_keeps_nobody_waiting(db: Database) -> None:
 def test_no_take_of_a_queue_with_batches(db: Database) -> None:
     db.create_queue("work", batches=True)
     assert "tq_work_take" not in db.install_procedures("work")
+
+
+def pushed(db: Database, messages: list[Any], **options: Any) -> int:
+    """Push a batch by the procedure, and return its id."""
+    given = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in options.items()}
+    [(id,)] = call(db, "push_batch", messages=json.dumps(messages), **given)
+    return id
+
+
+ENDED, HAS_FAILED = ({"queue": "called", "payload": word} for word in ("ended", "failed"))
+
+
+def check_push_batch(db: Database) -> None:
+    """A batch of a procedure is one as any other; `batch` is its progress."""
+    queue = made(db)
+    call(db, "push", payload="another")
+    later = {"payload": "b", "delay": 60, "headers": {"x": 1}}
+    id = pushed(db, [{"payload": "a"}, later], then=ENDED, failed=HAS_FAILED, on_dead="continue")
+    assert [batch.id for batch in queue.batches()] == [id]
+    assert call(db, "batch", id=id)[0][:5] == (2, 0, 0, 0, 0)
+    queue.reschedule(queue.peek(state="scheduled")[0].id, delay=0)
+    ids, token = popped(db)
+    call(db, "complete", ids=ids[:2], token=token)
+    assert call(db, "batch", id=id)[0][:5] == (0, 1, 1, 0, 0)
+    call(db, "fail", id=ids[2], token=token, error="no")
+    numbers = {"total": 2, "finished": 1, "dead": 1}
+    assert called(db) == [("failed", id, numbers), ("ended", id, numbers)]
+    [(*numbers_now, opened_at, failed_at, ended_at)] = call(db, "batch", id=id)
+    assert numbers_now == [0, 0, 1, 1, 0]
+    assert opened_at <= failed_at <= ended_at
+    assert db.batch(id).progress().ended_at == engine_of(db).load_time(ended_at)
+    empty = pushed(db, [], then=ENDED)
+    assert called(db)[2:] == [("ended", empty, {})]
+
+
+def check_cancel_batch(db: Database) -> None:
+    made(db)
+    id = pushed(db, [{"payload": each} for each in "abc"], then=ENDED)
+    call(db, "push", payload="another")
+    ids, token = popped(db, 2)
+    call(db, "fail", id=ids[0], token=token, error="no")
+    assert call(db, "cancel_batch", id=id) == [(3,)]
+    assert call(db, "batch", id=id)[0][:5] == (0, 1, 0, 0, 2)
+    assert called(db) == []
+    call(db, "release", ids=ids[1:], token=token)
+    assert called(db) == [("ended", id, {"total": 3, "cancelled": 3})]
+    waits = pushed(db, [{"payload": "d"}], then=ENDED)
+    assert call(db, "cancel_batch", id=waits) == [(1,)]
+    assert called(db)[1:] == [("ended", waits, {"total": 1, "cancelled": 1})], "at once"
+    assert call(db, "cancel_batch", id=waits) == [(0,)]
+
+
+def check_batch_refusals(db: Database) -> None:
+    queue = made(db)
+    other = db.create_queue("other", payload="text", batches=True)
+    db.create_queue("groups", groups=True)
+    db.create_queue("bytes", payload="bytes")
+    db.create_topic("events")
+    wrong: list[dict[str, Any]] = [{"queue": name, "payload": "x"} for name in ("none", "groups", "events", "bytes")]
+    wrong += [{}, {"queue": "called"}, {"payload": "x"}, {"queue": "called", "payload": 1}, {"queue": 1, "payload": 1}]
+    for callback in wrong:
+        for which in ("then", "failed"):
+            with pytest.raises((BadInput, DatabaseError)):
+                pushed(db, [{"payload": "a"}], **{which: callback})
+    with pytest.raises(BadInput):
+        pushed(db, [{"payload": "a"}], on_dead="never")
+    with pytest.raises(DuplicateKey):
+        pushed(db, [{"payload": "a", "key": "k"}, {"payload": "b", "key": "k"}], then=ENDED)
+    assert (queue.stats().ready, queue.batches()) == (0, [])
+    for id in (99, opened(other)):
+        refuses(BadInput, call, db, "batch", id=id)
+        refuses(BadInput, call, db, "cancel_batch", id=id)
+    assert other.stats().ready == 3
+
+
+@pytest.mark.parametrize(
+    ("payload", "given"),
+    [("bytes", "AP8="), ("text", "\U0001f600 'ü'\\\n"), ("json", {"x": "\U0001f600\\", "n": [1.5, None]})],
+)
+def test_the_payload_of_a_callback(db: Database, payload: Any, given: Any) -> None:
+    made(db)
+    other = db.create_queue("other", payload=payload)
+    pushed(db, [], then={"queue": "other", "payload": given})
+    assert claimed(other).payload == (b"\x00\xff" if payload == "bytes" else given)
+
+
+def test_a_batch_in_groups(db: Database) -> None:
+    made(db, groups=True)
+    id = pushed(db, [{"payload": each, "group": "g"} for each in "ab"], then=ENDED)
+    for number in range(2):
+        ids, token = popped(db)
+        assert len(ids) == 1
+        assert len(called(db)) == 0, number
+        call(db, "complete", ids=ids, token=token)
+    assert called(db) == [("ended", id, {"total": 2, "finished": 2})]
 
 
 # -- dependencies ------------------------------------------------------------------------------------------------------
@@ -402,6 +497,20 @@ TEMPLATES: dict[str, tuple[str, str, str | None, Check]] = {
     "a sweep that frees nothing": (
         "sweep", r"moved := \{queue\}_free\(p_now\)|call \{queue\}_free\(p_now, freed\)", None, check_after
     ),
+    "a batch whose messages are not in it": (
+        "push_batch", "set batch_id = opened", "set batch_id = null", check_push_batch
+    ),
+    "an empty batch that stays open": ("push_batch", "p_pushed = 0", "1 = 0", check_push_batch),
+    "a cancellation that leaves dead letters": (
+        "cancel_batch", r"cancel_all\(p_id, 1", "cancel_all(p_id, 0", check_cancel_batch
+    ),
+    "a cancellation that ends no batch": (
+        "cancel_batch",
+        r"perform \{queue\}_end_batches\(p_id, p_now\)|call \{queue\}_look_after\(.*\)",
+        None,
+        check_cancel_batch,
+    ),
+    "a batch of another queue": ("batch progress", r" and queue = '\{table\}'", "", check_batch_refusals),
     "a push whose delay is forgotten": (
         "hold_back", r"0, (p_on_dead|does_about_dead), p_delay", r"0, \1, null", check_push_after
     ),
@@ -440,15 +549,14 @@ def test_mutants_of_the_sql_are_noticed(place: Place, kind: Kind, texts: Texts, 
 def test_mutants_of_the_templates_are_noticed(
     db: Database, file: str, pattern: str, by: str | None, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = procedures.template
+    whole, engine = procedures.template, engine_of(db).name
+    there = {*file.split()} & {*procedures.templates(engine)}
+    assert any(re.search(pattern, whole(engine, name)) for name in there), "nothing to rewrite"
+    instead = NOTHING[engine] if by is None else by.format("false" if engine == "postgresql" else "true")
 
     def template(engine: str, name: str) -> str:
-        if name != file:
-            return whole(engine, name)
-        instead = NOTHING[engine] if by is None else by.format("false" if engine == "postgresql" else "true")
-        broken, times = re.subn(pattern, instead, whole(engine, name))
-        assert times, "nothing to rewrite"
-        return broken
+        text = whole(engine, name)
+        return re.sub(pattern, instead, text) if name in there else text
 
     monkeypatch.setattr(procedures, "template", template)
     noticed(db, check)

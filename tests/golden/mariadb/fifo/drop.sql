@@ -16,6 +16,7 @@ drop procedure if exists tq_emails_push_many;
 drop procedure if exists tq_emails_push;
 drop procedure if exists tq_emails_undo;
 drop procedure if exists tq_emails_sweep;
+drop procedure if exists tq_emails_push_all;
 drop procedure if exists tq_emails_push_one;
 drop procedure if exists tq_emails_options;
 drop procedure if exists tq_emails_list;

@@ -283,6 +283,40 @@ begin
     );
 end //
 
+-- tq_emails_push_all: push a JSON array of messages with options of their own. p_ids are their ids, in order, as a JSON
+-- array. For tq_emails_push_each and tq_emails_push_batch.
+create or replace procedure tq_emails_push_all(
+    p_messages longtext character set utf8mb4, p_on_conflict longtext character set utf8mb4, p_producer longtext character set utf8mb4, p_now datetime(6),
+    out p_ids longtext character set ascii
+)
+begin
+    declare done boolean;
+    declare pushed bigint;
+    declare given, of_it longtext character set utf8mb4;
+    declare ids longtext character set ascii default '';
+    declare elements cursor for
+        select value, payload from json_table(p_messages, '$[*]' columns (
+            place for ordinality, value json path '$', payload json path '$.payload'
+        )) as batch order by place;
+    declare continue handler for not found set done = true;
+    open elements;
+    batch: loop
+        set done = false;
+        fetch elements into given, of_it;
+        if done then
+            leave batch;
+        end if;
+        call tq_emails_options(given, '["payload", "headers", "delay", "due", "priority", "group", "key", "expires"]');
+        call tq_emails_push_one(
+            of_it,
+            given, p_on_conflict, p_producer, p_now, pushed
+        );
+        set ids = concat(ids, ',', coalesce(pushed, 'null'));
+    end loop;
+    close elements;
+    set p_ids = concat('[', substr(ids, 2), ']');
+end //
+
 -- tq_emails_sweep: make messages ready that are due or abandoned. p_moved is their number, or null if the last sweep of
 -- this session was less than p_every seconds ago. For tq_emails_find.
 -- In a caller's transaction, no other consumer can claim these messages until the commit. So there p_n limits them, for
@@ -475,16 +509,10 @@ end //
 create or replace procedure tq_emails_push_each(p_messages longtext character set utf8mb4, p_options longtext character set utf8mb4)
     sql security definer
 begin
-    declare ours, done boolean;
-    declare pushed bigint;
-    declare p_on_conflict, p_producer, given, of_it longtext character set utf8mb4;
+    declare ours boolean;
+    declare p_on_conflict, p_producer longtext character set utf8mb4;
     declare p_now datetime(6);
-    declare ids longtext character set ascii default '';
-    declare elements cursor for
-        select value, payload from json_table(p_messages, '$[*]' columns (
-            place for ordinality, value json path '$', payload json path '$.payload'
-        )) as batch order by place;
-    declare continue handler for not found set done = true;
+    declare ids longtext character set ascii;
     declare exit handler for sqlexception
     begin
         call tq_emails_undo(ours);
@@ -501,25 +529,11 @@ begin
     from json_table(p_options, '$' columns (
         on_conflict json path '$.on_conflict', producer json path '$.producer', clock json path '$.now'
     )) as options;
-    open elements;
-    batch: loop
-        set done = false;
-        fetch elements into given, of_it;
-        if done then
-            leave batch;
-        end if;
-        call tq_emails_options(given, '["payload", "headers", "delay", "due", "priority", "group", "key", "expires"]');
-        call tq_emails_push_one(
-            of_it,
-            given, p_on_conflict, p_producer, p_now, pushed
-        );
-        set ids = concat(ids, ',', coalesce(pushed, 'null'));
-    end loop;
-    close elements;
+    call tq_emails_push_all(p_messages, p_on_conflict, p_producer, p_now, ids);
     if ours then
         commit;
     end if;
-    select id from json_table(concat('[', substr(ids, 2), ']'), '$[*]' columns (
+    select id from json_table(ids, '$[*]' columns (
         place for ordinality, id bigint path '$'
     )) as batch order by place;
 end //

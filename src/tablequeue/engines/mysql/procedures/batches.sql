@@ -45,6 +45,67 @@ begin
     end if;
 end //
 
+-- name: callback
+-- {queue}_callback: p_push is a callback as a batch keeps it, from an object with the name of a queue and a payload;
+-- null from null. p_what says which one it is, in refusals. For {queue}_push_batch.
+{create} procedure {queue}_callback(p_what {text}, p_given {text}, out p_push {text})
+callback: begin
+    declare whose, entry, target, content, kind {text};
+    declare refusal varchar(128) character set utf8mb4;
+    if p_given is null or json_type(p_given) = 'NULL' then
+        set p_push = null;
+        leave callback;
+    end if;
+    set content = json_extract(p_given, '$.payload'),
+        whose = if(
+            json_type(json_extract(p_given, '$.queue')) = 'STRING', json_unquote(json_extract(p_given, '$.queue')), null
+        );
+    select max(definition), max({table_of_entry}) into entry, target from {catalogue} where name = whose;
+    set kind = json_unquote(json_extract(entry, '$.payload'));
+    set refusal = case
+        when whose is null or content is null then
+            concat(p_what, ' is no object with the name of a queue, and a payload. Give both.')
+        when entry is null or json_contains_path(entry, 'one', '$.keep', '$.topic') then
+            concat('There is no queue ', left(whose, 40), '. Give the name of a queue.')
+        when json_unquote(json_extract(entry, '$.groups')) = 'true' then
+            concat(p_what, ' names ', left(whose, 40), ', which has groups. Name a queue without groups.')
+        when kind <> 'json' and json_type(content) <> 'STRING' then
+            concat('The payload of ', p_what, ' is no string. Give one; for a queue of bytes in base64.')
+        when kind = 'bytes' and from_base64(json_unquote(content)) is null then
+            concat('The payload of ', p_what, ' is not in base64. Give it so.')
+    end;
+    if refusal is not null then
+        signal sqlstate 'TQ001' set mysql_errno = 51001, message_text = refusal;
+    end if;
+    set content = if(kind = 'json', content, json_unquote(content));
+    set p_push = json_object('table', target, 'payload', content);
+end //
+
+-- name: progress
+-- {queue}_progress: the progress of the batch p_id, for {queue}_batch, {queue}_cancel_batch and {queue}_settle.
+{create} procedure {queue}_progress(
+    p_id bigint, out p_waiting bigint, out p_in_progress bigint, out p_finished bigint, out p_dead bigint,
+    out p_cancelled bigint, out p_opened_at datetime(6), out p_failed_at datetime(6), out p_ended_at datetime(6)
+)
+begin
+    declare added, gone, died, total bigint;
+    declare refusal varchar(128) character set utf8mb4;
+    if not exists (select 1 from {batches} where id = p_id and queue = '{table}') then
+        set refusal = concat(
+            'There is no batch ', coalesce(p_id, 'null'), '. Give that of one that is open, or ended a short time ago.'
+        );
+        signal sqlstate 'TQ001' set mysql_errno = 51001, message_text = refusal;
+    end if;
+    {sql batch_progress}
+    into p_opened_at, p_failed_at, p_ended_at, total, p_cancelled, p_dead, added, gone, p_waiting, p_in_progress, died;
+    if p_ended_at is null then
+        set p_dead = died, total = total + added, p_cancelled = p_cancelled + gone;
+    else
+        set p_waiting = 0, p_in_progress = 0;
+    end if;
+    set p_finished = total - p_waiting - p_in_progress - p_dead - p_cancelled;
+end //
+
 -- name: settle
 -- {queue}_settle: push what the batch p_id has to push by now, and end it if nothing of it is left. p_done tells
 -- whether it has pushed or ended. For {queue}_end_batches. Locks: the batch, until the transaction ends; another
@@ -52,7 +113,7 @@ end //
 {create} procedure {queue}_settle(p_id bigint, p_now datetime(6), out p_done boolean)
 settle: begin
     declare then_pushes, failed_pushes, numbers {text};
-    declare one, p_pushed, p_cancelled, p_dead, final, more, gone, waiting, held bigint;
+    declare one, p_pushed, p_cancelled, p_dead, finished, waiting, held bigint;
     declare does_about_dead varchar(8) character set ascii;
     declare tells, has_live, has_dead, cancels, pushes boolean;
     declare opened, failed, ended datetime(6);
@@ -66,12 +127,10 @@ settle: begin
     -- After the lock: what was committed before it is seen.
     {sql open_batches after=p_id-1 n=1}
     into one, does_about_dead, tells, has_live, has_dead, cancels;
-    {sql batch_progress}
-    into opened, failed, ended, p_pushed, p_cancelled, final, more, gone, waiting, held, p_dead;
-    set p_pushed = p_pushed + more, p_cancelled = p_cancelled + gone;
+    call {queue}_progress(p_id, waiting, held, finished, p_dead, p_cancelled, opened, failed, ended);
+    set p_pushed = waiting + held + finished + p_dead + p_cancelled;
     set numbers = json_object(
-        'total', p_pushed + 0, 'finished', p_pushed - waiting - held - p_dead - p_cancelled, 'dead', p_dead + 0,
-        'cancelled', p_cancelled + 0
+        'total', p_pushed + 0, 'finished', finished + 0, 'dead', p_dead + 0, 'cancelled', p_cancelled + 0
     );
     if tells and has_dead then
         call {queue}_call_back(failed_pushes, p_id, numbers, p_now, pushes);
@@ -89,6 +148,28 @@ settle: begin
     end if;
 end //
 
+-- name: cancel_all
+-- {queue}_cancel_all: cancel the messages of the batch p_id, and its dead letters too if p_dead is 1. For
+-- {queue}_cancel_batch and {queue}_end_batches. p_cancelled is how many were cancelled or told to stop. Locks: the
+-- messages.
+{create} procedure {queue}_cancel_all(p_id bigint, p_dead bigint, p_now datetime(6), out p_cancelled bigint)
+begin
+    declare members, there longtext character set ascii;
+    set p_cancelled = 0;
+    repeat
+        select json_arrayagg(id) into members from (
+            {sql uncancelled n=1000}
+        ) as message;
+        if members is not null then
+            select json_arrayagg(id) into there from (
+                {sql cancel.lock ids=members}
+            ) as message;
+            set p_cancelled = p_cancelled + coalesce(json_length(there), 0);
+            {sql cancel.change ids=coalesce(there,'[]')};
+        end if;
+    until members is null end repeat;
+end //
+
 -- name: end_batches
 -- {queue}_end_batches: look at the open batch p_id, or if that is null at the next 100 of them, and do what is due:
 -- cancel what a dead letter cancels, push callbacks, end batches of which nothing is left. p_settled is how many have
@@ -102,7 +183,7 @@ begin
     declare p_after bigint default coalesce(p_id - 1, @`tablequeue.{table}.batch`, 0);
     declare does_about_dead varchar(8) character set ascii;
     declare tells, has_live, has_dead, cancels, settled, done boolean default false;
-    declare there, found_ids longtext character set ascii;
+    declare cancelled bigint;
     declare open_ones cursor for
         {sql open_batches};
     declare continue handler for not found set done = true;
@@ -115,20 +196,9 @@ begin
                 leave batches;
             end if;
             set looks = looks + 1;
-            repeat
-                set found_ids = null;
-                if cancels and has_dead then
-                    select json_arrayagg(id) into found_ids from (
-                        {sql uncancelled id=one dead=0 n=1000}
-                    ) as message;
-                end if;
-                if found_ids is not null then
-                    select json_arrayagg(id) into there from (
-                        {sql cancel.lock ids=found_ids}
-                    ) as message;
-                    {sql cancel.change ids=coalesce(there,'[]')};
-                end if;
-            until found_ids is null end repeat;
+            if cancels and has_dead then
+                call {queue}_cancel_all(one, 0, p_now, cancelled);
+            end if;
             if (tells and has_dead) or (cancels and has_dead)
                 or (not has_live and (does_about_dead <> 'wait' or not has_dead))
             then
@@ -159,4 +229,106 @@ begin
         commit;
         set place = place + 1;
     until place >= coalesce(json_length(p_batches), 0) end repeat;
+end //
+
+-- name: push_batch
+-- {queue}_push_batch: push a JSON array of messages as a batch, for producers. Returns the id of the batch. A message
+-- is an object as in {queue}_push_each.
+-- Options: then, the callback that is pushed when all of them are finished, and failed, the one that is pushed when one
+-- becomes a dead letter: objects with the name of a queue, and a payload; on_dead, what a dead letter does to the
+-- batch: 'wait' (else), 'continue' or 'cancel'; producer (else the login), now.
+-- Locks: as {queue}_push_each. All of them are pushed, or none.
+{create} procedure {queue}_push_batch(p_messages {text}, p_options {text})
+    sql security definer
+begin
+    declare ours, settled boolean;
+    declare opened, p_pushed bigint;
+    declare p_then_push, p_failed_push, p_on_dead, p_producer {text};
+    declare p_now datetime(6);
+    declare members longtext character set ascii;
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    call {queue}_list(p_messages);
+    call {queue}_options(p_options, '["then", "failed", "on_dead", "producer", "now"]');
+    select
+        if(json_type(on_dead) = 'STRING', json_unquote(on_dead), 'wait'),
+        if(json_type(producer) = 'STRING', json_unquote(producer), user()),
+        if(json_type(clock) = 'STRING', json_unquote(clock), null)
+    into p_on_dead, p_producer, p_now
+    from json_table(p_options, '$' columns (
+        on_dead json path '$.on_dead', producer json path '$.producer', clock json path '$.now'
+    )) as options;
+    if p_on_dead not in ('wait', 'continue', 'cancel') then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'on_dead is not known. Give wait, continue or cancel.';
+    end if;
+    call {queue}_callback('then', json_extract(p_options, '$.then'), p_then_push);
+    call {queue}_callback('failed', json_extract(p_options, '$.failed'), p_failed_push);
+    set p_pushed = json_length(p_messages);
+    {sql open_batch};
+    set opened = last_insert_id();
+    call {queue}_push_all(p_messages, 'raise', p_producer, p_now, members);
+    update json_table(members, '$[*]' columns (id bigint path '$')) as given
+    straight_join {queue} as message force index (primary) on message.id = given.id
+    set batch_id = opened;
+    if p_pushed = 0 then
+        call {queue}_settle(opened, p_now, settled);
+    end if;
+    if ours then
+        commit;
+    end if;
+    select opened as id;
+end //
+
+-- name: cancel_batch
+-- {queue}_cancel_batch: cancel the messages of the batch p_id, and its dead letters, for producers. Returns how many
+-- were cancelled, or told to stop. The batch ends when the last one is finished, and pushes its callback then.
+-- Options: now.
+-- Locks: the messages, until the transaction ends. A crash before the commit cancels none of them.
+{create} procedure {queue}_cancel_batch(p_id bigint, p_options {text})
+    sql security definer
+begin
+    declare ours boolean;
+    declare p_now, opened, failed, ended datetime(6);
+    declare waiting, held, finished, dead, gone, cancelled bigint;
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    call {queue}_options(p_options, '["now"]');
+    select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
+    from json_table(p_options, '$' columns (clock json path '$.now')) as options;
+    -- An error, if there is no such batch.
+    call {queue}_progress(p_id, waiting, held, finished, dead, gone, opened, failed, ended);
+    call {queue}_cancel_all(p_id, 1, p_now, cancelled);
+    if ours then
+        commit;
+        -- [grouped]
+        call {queue}_move_on(p_now);
+        -- [end]
+        call {queue}_look_after(json_array(p_id + 0), p_now);
+    end if;
+    select cancelled;
+end //
+
+-- name: batch
+-- {queue}_batch: the progress of the batch p_id, for observers: how many of its messages wait, are in progress, were
+-- finished, are dead letters, or left without being completed; when it was opened, has failed, and has ended.
+-- Options: none. Locks: none.
+{create} procedure {queue}_batch(p_id bigint, p_options {text})
+    sql security definer
+begin
+    declare waiting, in_progress, finished, dead, cancelled bigint;
+    declare opened_at, failed_at, ended_at datetime(6);
+    call {queue}_options(p_options, '[]');
+    call {queue}_progress(
+        p_id, waiting, in_progress, finished, dead, cancelled, opened_at, failed_at, ended_at
+    );
+    select waiting, in_progress, finished, dead, cancelled, opened_at, failed_at, ended_at;
 end //

@@ -288,46 +288,23 @@ begin
     )) as batch order by place;
 end //
 
--- name: push_each
--- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
--- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
--- expires.
--- [bytes]
--- The payload is a string in base64.
--- [end]
--- If a message has the key of one already: error 51002 and none is pushed, or with on_conflict 'skip' null for that
--- one, or with 'return' the id of the message that has it.
--- Options: on_conflict (else 'raise'), producer (else the login), now.
--- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
-{create} procedure {queue}_push_each(p_messages {text}, p_options {text})
-    sql security definer
+-- name: push_all
+-- {queue}_push_all: push a JSON array of messages with options of their own. p_ids are their ids, in order, as a JSON
+-- array. For {queue}_push_each and {queue}_push_batch.
+{create} procedure {queue}_push_all(
+    p_messages {text}, p_on_conflict {text}, p_producer {text}, p_now datetime(6),
+    out p_ids longtext character set ascii
+)
 begin
-    declare ours, done boolean;
+    declare done boolean;
     declare pushed bigint;
-    declare p_on_conflict, p_producer, given, of_it {text};
-    declare p_now datetime(6);
+    declare given, of_it {text};
     declare ids longtext character set ascii default '';
     declare elements cursor for
         select value, payload from json_table(p_messages, '$[*]' columns (
             place for ordinality, value json path '$', payload json path '$.payload'
         )) as batch order by place;
     declare continue handler for not found set done = true;
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
-    call {queue}_list(p_messages);
-    call {queue}_options(p_options, '["on_conflict", "producer", "now"]');
-    select
-        if(json_type(on_conflict) = 'STRING', json_unquote(on_conflict), 'raise'),
-        if(json_type(producer) = 'STRING', json_unquote(producer), user()),
-        if(json_type(clock) = 'STRING', json_unquote(clock), null)
-    into p_on_conflict, p_producer, p_now
-    from json_table(p_options, '$' columns (
-        on_conflict json path '$.on_conflict', producer json path '$.producer', clock json path '$.now'
-    )) as options;
     open elements;
     batch: loop
         set done = false;
@@ -351,10 +328,48 @@ begin
         set ids = concat(ids, ',', coalesce(pushed, 'null'));
     end loop;
     close elements;
+    set p_ids = concat('[', substr(ids, 2), ']');
+end //
+
+-- name: push_each
+-- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
+-- [bytes]
+-- The payload is a string in base64.
+-- [end]
+-- If a message has the key of one already: error 51002 and none is pushed, or with on_conflict 'skip' null for that
+-- one, or with 'return' the id of the message that has it.
+-- Options: on_conflict (else 'raise'), producer (else the login), now.
+-- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
+{create} procedure {queue}_push_each(p_messages {text}, p_options {text})
+    sql security definer
+begin
+    declare ours boolean;
+    declare p_on_conflict, p_producer {text};
+    declare p_now datetime(6);
+    declare ids longtext character set ascii;
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    call {queue}_list(p_messages);
+    call {queue}_options(p_options, '["on_conflict", "producer", "now"]');
+    select
+        if(json_type(on_conflict) = 'STRING', json_unquote(on_conflict), 'raise'),
+        if(json_type(producer) = 'STRING', json_unquote(producer), user()),
+        if(json_type(clock) = 'STRING', json_unquote(clock), null)
+    into p_on_conflict, p_producer, p_now
+    from json_table(p_options, '$' columns (
+        on_conflict json path '$.on_conflict', producer json path '$.producer', clock json path '$.now'
+    )) as options;
+    call {queue}_push_all(p_messages, p_on_conflict, p_producer, p_now, ids);
     if ours then
         commit;
     end if;
-    select id from json_table(concat('[', substr(ids, 2), ']'), '$[*]' columns (
+    select id from json_table(ids, '$[*]' columns (
         place for ordinality, id bigint path '$'
     )) as batch order by place;
 end //

@@ -52,6 +52,9 @@ begin
                     when name in ('n', 'priority', 'after', 'low', 'high') then 'whole number'
                     when name in ('due', 'now') then 'time in UTC, as 2040-12-31 23:59:59'
                     when name = 'headers' then 'object'
+                    -- [batches]
+                    when name in ('then', 'failed') then 'object'
+                    -- [end]
                     when name not in ('payload', 'result') then 'string'
                 end as wanted
             from json_table(p_names, '$[*]' columns (name {text} path '$')) as known

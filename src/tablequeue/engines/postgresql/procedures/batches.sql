@@ -46,6 +46,51 @@ returns boolean language plpgsql as $$
     $$;
 revoke all on function {queue}_call_back from public;
 
+-- name: callback
+-- {queue}_callback: a callback as a batch keeps it, from an object with the name of a queue and a payload; null from
+-- null. p_what says which one it is, in refusals. For {queue}_push_batch.
+create or replace function {queue}_callback(p_what text, p_given json) returns text language plpgsql as $$
+    #variable_conflict use_column
+    declare
+        target text := (
+            select {table_of_entry} from {catalogue} where name = p_given ->> 'queue'
+        );
+        entry json := (
+            select cast(definition as json) from {catalogue} where name = p_given ->> 'queue'
+        );
+        payload json := p_given -> 'payload';
+        refusal text[];
+    begin
+        if p_given is null then
+            return null;
+        end if;
+        refusal := case
+            when p_given ->> 'queue' is null or payload is null then array[
+                p_what || ' is no object with the name of a queue, and a payload.', 'Give both.'
+            ]
+            when entry is null or coalesce(entry ->> 'keep', entry ->> 'topic') is not null then
+                array[format('There is no queue %L.', p_given ->> 'queue'), 'Give the name of a queue.']
+            when entry ->> 'groups' = 'true' then array[
+                format('%s names %L, which has groups.', p_what, p_given ->> 'queue'),
+                'Name a queue without groups, or with fair ones.'
+            ]
+            when entry ->> 'payload' <> 'json' and json_typeof(payload) <> 'string' then
+                array['The payload of ' || p_what || ' is no string.', 'Give one; for a queue of bytes in base64.']
+        end;
+        if refusal is not null then
+            raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
+        end if;
+        if entry ->> 'payload' = 'bytes' then
+            perform decode(payload #>> '{}', 'base64'); -- an error, if it is none
+        end if;
+        return json_build_object(
+            'table', target,
+            'payload', case entry ->> 'payload' when 'json' then cast(payload as text) else payload #>> '{}' end
+        );
+    end;
+    $$;
+revoke all on function {queue}_callback from public;
+
 -- name: settle
 -- {queue}_settle: push what the batch p_id has to push by now, and end it if nothing of it is left. For
 -- {queue}_end_batches. Returns whether it has pushed or ended. Locks: the batch, until the transaction ends; another
@@ -61,17 +106,10 @@ create or replace function {queue}_settle(p_id bigint, p_now timestamptz) return
         has_live boolean;
         has_dead boolean;
         cancels boolean;
-        opened timestamptz;
-        failed timestamptz;
-        ended timestamptz;
         p_pushed bigint;
         p_cancelled bigint;
         p_dead bigint;
-        final bigint;
-        more bigint;
-        gone bigint;
-        waiting bigint;
-        held bigint;
+        p_finished bigint;
         numbers jsonb;
         done boolean := false;
     begin
@@ -83,13 +121,11 @@ create or replace function {queue}_settle(p_id bigint, p_now timestamptz) return
         -- After the lock: what was committed before it is seen.
         {sql open_batches after=p_id-1 n=1}
         into one, does_about_dead, tells, has_live, has_dead, cancels;
-        {sql batch_progress}
-        into opened, failed, ended, p_pushed, p_cancelled, final, more, gone, waiting, held, p_dead;
-        p_pushed := p_pushed + more;
-        p_cancelled := p_cancelled + gone;
+        select waiting + in_progress + finished + dead + cancelled, finished, dead, cancelled
+        into p_pushed, p_finished, p_dead, p_cancelled
+        from {queue}_batch(p_id);
         numbers := jsonb_build_object(
-            'total', p_pushed, 'finished', p_pushed - waiting - held - p_dead - p_cancelled, 'dead', p_dead,
-            'cancelled', p_cancelled
+            'total', p_pushed, 'finished', p_finished, 'dead', p_dead, 'cancelled', p_cancelled
         );
         if tells and has_dead and {queue}_call_back(cast(failed_pushes as json), p_id, numbers, p_now) then
             {sql note_failed};
@@ -105,6 +141,34 @@ create or replace function {queue}_settle(p_id bigint, p_now timestamptz) return
     end;
     $$;
 revoke all on function {queue}_settle from public;
+
+-- name: cancel_all
+-- {queue}_cancel_all: cancel the messages of the batch p_id, and its dead letters too if p_dead is 1. For
+-- {queue}_cancel_batch and {queue}_end_batches. Returns how many were cancelled or told to stop. Locks: the messages.
+create or replace function {queue}_cancel_all(p_id bigint, p_dead integer, p_now timestamptz)
+returns bigint language plpgsql as $$
+    #variable_conflict use_column
+    declare
+        members bigint[];
+        message bigint;
+        told boolean;
+        cancelled bigint := 0;
+    begin
+        loop
+            members := array(
+                {sql uncancelled n=1000}
+            );
+            exit when cardinality(members) = 0;
+            for message, told in
+                {sql cancel ids=members}
+            loop
+                cancelled := cancelled + 1;
+            end loop;
+        end loop;
+        return cancelled;
+    end;
+    $$;
+revoke all on function {queue}_cancel_all from public;
 
 -- name: end_batches
 -- {queue}_end_batches: look at the open batch p_id, or if that is null at the next 100 of them, and do what is due:
@@ -125,9 +189,6 @@ create or replace function {queue}_end_batches(p_id bigint, p_now timestamptz) r
         has_live boolean;
         has_dead boolean;
         cancels boolean;
-        found_ids bigint[];
-        each_one bigint;
-        told boolean;
         settled bigint := 0;
     begin
         if current_setting('transaction_isolation') <> 'read committed' then
@@ -137,16 +198,9 @@ create or replace function {queue}_end_batches(p_id bigint, p_now timestamptz) r
             {sql open_batches}
         loop
             looks := looks + 1;
-            while cancels and has_dead loop
-                found_ids := array(
-                    {sql uncancelled id=one dead=0 n=1000}
-                );
-                exit when cardinality(found_ids) = 0;
-                for each_one, told in
-                    {sql cancel ids=found_ids}
-                loop
-                end loop;
-            end loop;
+            if cancels and has_dead then
+                perform {queue}_cancel_all(one, 0, p_now);
+            end if;
             if (tells and has_dead) or (cancels and has_dead)
                 or (not has_live and (does_about_dead <> 'wait' or not has_dead))
             then
@@ -162,3 +216,105 @@ create or replace function {queue}_end_batches(p_id bigint, p_now timestamptz) r
     end;
     $$;
 revoke all on function {queue}_end_batches from public;
+
+-- name: push_batch
+-- {queue}_push_batch: push a JSON array of messages as a batch, for producers. Returns the id of the batch. A message
+-- is an object as in {queue}_push_each.
+-- p_then is the callback that is pushed when all of them are finished, and p_failed the one that is pushed when one
+-- becomes a dead letter: objects with the name of a queue, and a payload. p_on_dead says what a dead letter does to the
+-- batch: 'wait', 'continue' or 'cancel'.
+-- Locks: as {queue}_push_each. All of them are pushed, or none.
+create or replace function {queue}_push_batch(
+    p_messages json,
+    p_then json default null,
+    p_failed json default null,
+    p_on_dead text default 'wait',
+    p_producer text default null,
+    p_now timestamptz default null
+) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    declare
+        p_then_push text := {queue}_callback('then', p_then);
+        p_failed_push text := {queue}_callback('failed', p_failed);
+        p_pushed bigint := json_array_length(p_messages);
+        opened bigint;
+        members bigint[];
+    begin
+        if p_on_dead is null or p_on_dead not in ('wait', 'continue', 'cancel') then
+            raise exception using errcode = 'TQ001', message = 'on_dead is ' || coalesce(p_on_dead, 'null') || '.',
+                hint = 'Give wait, continue or cancel.';
+        end if;
+        {sql open_batch}
+        into opened;
+        members := array(select * from {queue}_push_each(p_messages, 'raise', p_producer, p_now));
+        update {queue} set batch_id = opened where id = any(members);
+        if p_pushed = 0 then
+            perform {queue}_settle(opened, p_now);
+        end if;
+        return opened;
+    end;
+    $$;
+revoke all on function {queue}_push_batch from public;
+
+-- name: cancel_batch
+-- {queue}_cancel_batch: cancel the messages of the batch p_id, and its dead letters, for producers. Returns how many
+-- were cancelled, or told to stop. The batch ends when the last one is finished, and pushes its callback then.
+-- Locks: the messages, until the transaction ends. A crash before the commit cancels none of them.
+create or replace function {queue}_cancel_batch(
+    p_id bigint,
+    p_now timestamptz default null
+) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    declare
+        within boolean := {is_within};
+        cancelled bigint;
+    begin
+        perform {queue}_batch(p_id); -- an error, if there is none
+        cancelled := {queue}_cancel_all(p_id, 1, p_now);
+        -- [grouped]
+        if now() = statement_timestamp() then
+            perform {queue}_promote(1000, p_now);
+        end if;
+        -- [end]
+        if not within then
+            perform {queue}_end_batches(p_id, p_now);
+        end if;
+        return cancelled;
+    end;
+    $$;
+revoke all on function {queue}_cancel_batch from public;
+
+-- name: batch
+-- {queue}_batch: the progress of the batch p_id, for observers: how many of its messages wait, are in progress, were
+-- finished, are dead letters, or left without being completed; when it was opened, has failed, and has ended.
+-- Locks: none.
+create or replace function {queue}_batch(
+    p_id bigint
+) returns table (
+    waiting bigint, in_progress bigint, finished bigint, dead bigint, cancelled bigint,
+    opened_at timestamptz, failed_at timestamptz, ended_at timestamptz
+) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        added bigint;
+        gone bigint;
+        died bigint;
+        total bigint;
+    begin
+        if not exists (select from {batches} where id = p_id and queue = '{table}') then
+            raise exception using errcode = 'TQ001', message = format('There is no batch %s.', p_id),
+                hint = 'Give the id of a batch that is open, or ended a short time ago.';
+        end if;
+        {sql batch_progress}
+        into opened_at, failed_at, ended_at, total, cancelled, dead, added, gone, waiting, in_progress, died;
+        if ended_at is null then
+            dead := died;
+            total := total + added;
+            cancelled := cancelled + gone;
+        else
+            waiting := 0;
+            in_progress := 0;
+        end if;
+        finished := total - waiting - in_progress - dead - cancelled;
+        return next;
+    end;
+    $$;
+revoke all on function {queue}_batch from public;
