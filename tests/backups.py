@@ -69,7 +69,7 @@ def go_on(copy: Database, held: Sequence[Claim]) -> None:
         print(f"  a claim from before: {error.cause}")
     sleep(LEASE + 0.1)
     again = work.pop_many(20)
-    print(f"  after the leases: {len(again)} popped, of attempts {sorted({claim.attempts for claim in again})}")
+    print(f"  after the leases: {len(again)} popped, of attempts {sorted({claim.attempt for claim in again})}")
     copy.topic("events").push_many(range(100, 105))
     seen: list[int] = []
     while batch := mail.pop_many(50):

@@ -243,7 +243,7 @@ def check_poison_is_counted_at_claim(queue: Queue) -> None:
     id = queue.push("x", now=at(0))
     attempts = queue.definition.max_attempts
     for attempt in range(attempts):
-        assert claimed(queue, lease=10, now=at(10 * attempt)).attempts == attempt + 1
+        assert claimed(queue, lease=10, now=at(10 * attempt)).attempt == attempt + 1
     assert queue.pop(now=at(10 * attempts)) is None, "its attempts are spent"
     (letter,) = queue.dead()
     assert (letter.id, letter.attempts) == (id, attempts)
@@ -369,7 +369,7 @@ def check_pop_group(queue: Queue) -> None:
     ids = queue.push_many([NewMessage(group, group=group) for group in "abcaab"])
     claims = queue.pop_group("a", 2)
     assert ids_of(claims) == [ids[0], ids[3]]
-    assert {(claim.attempts, claim.payload) for claim in claims} == {(1, "a")}
+    assert {(claim.attempt, claim.payload) for claim in claims} == {(1, "a")}
     assert ids_of(queue.pop_group("b", 5)) == [ids[1], ids[5]]
     assert queue.pop_group("d", 5) == []
     assert ids_of(queue.pop_group("a", 5)) == [ids[4]]
@@ -579,7 +579,7 @@ def check_redrive(queue: Queue) -> None:
         claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))
     assert queue.redrive(ALL, now=at(0)) == 1
     claim = claimed(queue, now=at(0))
-    assert (claim.id, claim.attempts) == (id, 1), "all attempts are before it"
+    assert (claim.id, claim.attempt) == (id, 1), "all attempts are before it"
     (message,) = queue.peek(state="in_progress")
     assert [error.attempt for error in message.errors] == list(range(1, attempts + 1))
 
@@ -748,7 +748,7 @@ class Life:
             message = self.live[claim.id]
             message.claim, message.until = claim, self.time + lease
             message.attempts += 1
-            told = (claim.attempts, claim.priority, claim.group)
+            told = (claim.attempt, claim.priority, claim.group)
             assert told == (message.attempts, message.priority, message.group)
         return [self.live[id] for id in popped]
 

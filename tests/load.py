@@ -176,7 +176,7 @@ def consume(place: Place, book: Book, pipe: Connection) -> None:
 
     def handle(queue: Queue, note: Callable[..., None], n: int) -> None:
         for claim in queue.pop_many(3):
-            note("popped", claim.id, claim.attempts)
+            note("popped", claim.id, claim.attempt)
             claim.complete()
             note("completed", claim.id)
 

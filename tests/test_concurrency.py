@@ -116,7 +116,7 @@ def test_the_messages_of_a_killed_consumer_come_back_once(place: Place) -> None:
     back = place.open().queue("work").pop_many(100, now=at(0))
     assert sorted(ids_of(back)) == ids, "after the lease, all of them"
     assert queue.pop(now=at(0)) is None, "and once"
-    assert {claim.attempts for claim in back} == {2}
+    assert {claim.attempt for claim in back} == {2}
     for message in queue.peek(100, state="in_progress"):
         (error,) = message.errors
         assert error.error == "lease expired"

@@ -391,7 +391,7 @@ class Life(RuleBasedStateMachine):
     def _fail(self, who: str, claim: Claim, retry_in: int | None) -> Claim:
         given = answer(lambda: self._queue(who).fail(claim, "why", retry_in=retry_in, **self._call()))
         held = claim.id, claim.token
-        same(given, answer(lambda: self.model.fail(held, claim.attempts, "why", retry_in, self.time)))
+        same(given, answer(lambda: self.model.fail(held, claim.attempt, "why", retry_in, self.time)))
         return claim
 
     def _release(self, who: str, batch: list[Claim], delay: int) -> Any:
@@ -482,7 +482,8 @@ class Life(RuleBasedStateMachine):
         )
 
     def _compare_claims(self, claims: Sequence[Claim], items: Sequence[Item]) -> None:
-        fields = ["id", "payload", "headers", "attempts", "priority", "group", "key"]
+        same([claim.attempt for claim in claims], [item.attempts for item in items])
+        fields = ["id", "payload", "headers", "priority", "group", "key"]
         if not self.world.own_clock:
             fields += ["pushed_at", "popped_at", "lease_until"]
         given, expected = (

@@ -143,7 +143,7 @@ def use(queue: Queue) -> None:
     queue.push(payload, **design_group(queue, "g"))
     claimed(queue).fail("why", retry_in=0)
     message = claimed(queue)
-    assert (message.payload, message.attempts) == (payload, 2)
+    assert (message.payload, message.attempt) == (payload, 2)
     message.complete()
 
 
@@ -287,7 +287,7 @@ def test_create_and_drop_a_topic(shell: Shell, payload: Any, ordered: bool) -> N
     events.push(value, group="g")
     claimed(subscription).fail("why", retry_in=0)
     message = claimed(subscription)
-    assert (message.payload, message.attempts) == (value, 2)
+    assert (message.payload, message.attempt) == (value, 2)
     message.complete()
     printed = indexes_of(shell.place)
     shell.run(shell.printed("drop", *mail, queue="events/mail"), shell.printed("drop", *topic, queue="events"))

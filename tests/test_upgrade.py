@@ -422,7 +422,7 @@ def test_messages_in_packs_of_version_6_are_rows(sixth: Place, kind: Kind) -> No
     assert counts(packed) == {"ready": 2, "finished": 5}
     assert [message.payload for message in packed.history()] == [*"54321"]
     lapsed = database.queue("lapsed")
-    assert [(claim.payload, claim.attempts) for claim in lapsed.pop_many(10)] == [(f"{n}", 2) for n in range(6)]
+    assert [(claim.payload, claim.attempt) for claim in lapsed.pop_many(10)] == [(f"{n}", 2) for n in range(6)]
     work = database.queue("work")
     Claim.of(work, 2, held["work"]).complete()
     assert counts(work) == {"ready": 1, "dead": 1, "finished": 2}

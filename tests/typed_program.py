@@ -127,7 +127,7 @@ def consume(emails: Queue) -> None:
     assert claim is not None
     assert_type(claim.queue, Consumer)
     assert_type(claim.id, int)
-    assert_type(claim.attempts, int)
+    assert_type(claim.attempt, int)
     assert_type(claim.lease_until, datetime | None)
     assert_type(claim.extend(timedelta(minutes=2)), datetime)
     assert_type(claim.fail("mailbox full", retry_in=0), FailedState)
@@ -235,7 +235,7 @@ def work(db: Database) -> None:
 
     @worker.handler("emails", timeout=MINUTE)
     def send(message: Claim) -> Outcome | None:
-        if message.attempts > 1:
+        if message.attempt > 1:
             return DeadLetter("never")
         if message.payload is None:
             return Snooze(MINUTE)

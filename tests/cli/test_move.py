@@ -147,7 +147,7 @@ def test_start_on_sqlite_and_go_on_with_postgresql(new: str, tmp_path: Path, mon
                 done += [message.payload for message in taken(orders, 150)]
                 claim.release()
                 (last,) = taken(orders, 1)
-                assert (held, last.payload, last.attempts) == (claim.id, "held", 1)
+                assert (held, last.payload, last.attempt) == (claim.id, "held", 1)
                 assert sorted(done) == [*range(200)]
                 mover.send_signal(signal.SIGTERM)
                 assert mover.communicate(timeout=60)[0] == "151 moved, 1 of the history copied\n"

@@ -17,8 +17,8 @@ def test_pop_and_complete(run: Run, db: Database) -> None:
     emails = db.create_queue("emails")
     emails.push_many([{"to": "ada"}, 2], headers={"k": "v"})
     first, second = lines(run("--json", "pop", "emails", "-n", 10, "--lease", 30))
-    assert list(first)[:5] == ["id", "token", "payload", "headers", "attempts"]
-    assert (first["id"], first["payload"], first["headers"], first["attempts"]) == (1, {"to": "ada"}, {"k": "v"}, 1)
+    assert list(first)[:5] == ["id", "token", "payload", "headers", "attempt"]
+    assert (first["id"], first["payload"], first["headers"], first["attempt"]) == (1, {"to": "ada"}, {"k": "v"}, 1)
     assert run("complete", "emails", 1, first["token"]).stdout == "finished\n"
     assert lines(run("complete", "emails", 2, second["token"], "--json")) == [{"id": 2, "state": "finished"}]
     assert emails.stats().finished == 2

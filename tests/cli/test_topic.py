@@ -131,7 +131,7 @@ def test_the_commands_of_queues(run: Run, events: Topic, mail: Subscription) -> 
     assert run("fail", "events/mail", second["id"], second["token"], "--error", "why").stdout == "ready\n"
     assert run("complete", "events/mail", first["id"], first["token"], code=1).stdout == ""
     (again,) = lines(run("pop", "events/mail", "--json"))
-    assert (again["id"], again["attempts"]) == (second["id"], 2)
+    assert (again["id"], again["attempt"]) == (second["id"], 2)
     assert run("fail", "events/mail", again["id"], again["token"], "--error", "why").stdout == "dead\n"
     assert "why" in run("dead", "list", "events/mail").stdout
     assert run("dead", "redrive", "events/mail").stdout == "1 redriven\n"

@@ -201,7 +201,7 @@ async def test_a_life(place: Place) -> None:
         first = await queue.push("a", headers={"x": 1}, now=at(0))
         assert await queue.push_many("bcde", now=at(0)) == [first + i for i in range(1, 5)]
         claim = await claimed(queue, lease=30, now=at(5))
-        assert (claim.id, claim.payload, claim.headers, claim.attempts) == (first, "a", {"x": 1}, 1)
+        assert (claim.id, claim.payload, claim.headers, claim.attempt) == (first, "a", {"x": 1}, 1)
         assert (claim.pushed_at, claim.popped_at, claim.lease_until) == (at(0), at(5), at(35))
         assert await queue.extend(claim, 60, now=at(6)) == await claim.extend(60, now=at(6)) == at(66)
         assert await queue.fail(claim, "no", retry_in=10, now=at(7)) == "scheduled"

@@ -139,7 +139,7 @@ async def test_a_pop_that_is_committed(queue: Queue, work: AsyncQueue, caller: C
     id = queue.push("x", headers={"a": [1, None]}, now=at(0))
     async with caller() as connection:
         claim = await claimed(work, lease=30, connection=connection, now=at(5))
-        assert (claim.id, claim.payload, claim.headers, claim.attempts) == (id, "x", {"a": [1, None]}, 1)
+        assert (claim.id, claim.payload, claim.headers, claim.attempt) == (id, "x", {"a": [1, None]}, 1)
         assert (claim.pushed_at, claim.popped_at, claim.lease_until) == (at(0), at(5), at(35))
         await connection.commit()
     assert counts(queue) == {"in_progress": 1}

@@ -43,7 +43,7 @@ def test_it_is_never_delivered_again(queue: Queue) -> None:
 def test_a_pop_removes(queue: Queue, place: Place) -> None:
     id = queue.push("x", headers={"a": 1}, now=at(0))
     claim = claimed(place.open("bob").queue("work"), now=at(5))
-    assert (claim.id, claim.payload, claim.headers, claim.attempts, claim.lease_until) == (id, "x", {"a": 1}, 1, None)
+    assert (claim.id, claim.payload, claim.headers, claim.attempt, claim.lease_until) == (id, "x", {"a": 1}, 1, None)
     assert counts(queue) == {}
     (message,) = queue.history()
     assert queue.find(id) == message

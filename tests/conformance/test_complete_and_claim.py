@@ -51,7 +51,7 @@ def test_in_a_history_it_is_a_completion(queue: Queue) -> None:
     assert finished.first_popped_at == finished.popped_at
     assert finished.finished_at
     assert second.popped_at >= finished.finished_at
-    assert (second.payload, second.attempts, second.group) == ("b", 1, first.group)
+    assert (second.payload, second.attempt, second.group) == ("b", 1, first.group)
     check_fenced(queue, first)
     second.complete()
     assert counts(queue) == {"finished": 2}

@@ -30,7 +30,7 @@ def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
 def test_a_claim_says_everything(place: Place, queue: Queue) -> None:
     id = queue.push("x", headers={"a": 1}, now=at(0))
     claim = claimed(place.open("bob").queue("work"), lease=30, now=at(5))
-    assert (claim.id, claim.payload, claim.headers, claim.attempts) == (id, "x", {"a": 1}, 1)
+    assert (claim.id, claim.payload, claim.headers, claim.attempt) == (id, "x", {"a": 1}, 1)
     assert (claim.pushed_at, claim.popped_at, claim.lease_until) == (at(0), at(5), at(35))
     message = found(queue, id)
     assert (message.state, message.consumer, message.attempts) == ("in_progress", "bob", 1)

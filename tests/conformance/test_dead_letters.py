@@ -38,7 +38,7 @@ def test_a_dead_letter_moves_with_its_errors_and_its_origin(work: Queue, failed:
     claim = claimed(failed, now=at(5))
     origin = {"queue": "work", "table": "tq_work", "id": id, "attempts": 2, "key": "k"}
     assert (claim.payload, claim.headers) == ({"to": "ada"}, {"a": [1], "tablequeue-origin": origin})
-    assert (claim.attempts, claim.key, claim.pushed_at) == (1, None, at(0))
+    assert (claim.attempt, claim.key, claim.pushed_at) == (1, None, at(0))
     assert [(error.attempt, error.at, error.error) for error in found(failed, claim.id).errors] == [
         (1, at(2), "one"),
         (2, at(4), "two"),
@@ -119,7 +119,7 @@ def test_redrive_moves_them_back(work: Queue, failed: Queue, side: str) -> None:
     assert queue.redrive(ALL) == 4
     assert (counts(work), counts(failed)) == ({"ready": 4}, {"in_progress": 2})
     back = work.pop_many(10)
-    assert [(claim.payload, claim.attempts) for claim in back] == [(number, 1) for number in range(1, 5)]
+    assert [(claim.payload, claim.attempt) for claim in back] == [(number, 1) for number in range(1, 5)]
     assert [error.error for error in found(work, back[0].id).errors] == ["no"]
 
 

@@ -40,7 +40,7 @@ def check_an_ended_lease(queue: Consumer, end: Callable[[Consumer, Claim], Any],
     assert not counts(queue).get("in_progress"), "before any other claim"
     refuses(LeaseLost, claim.complete)
     again = claimed(queue)
-    assert (again.id, again.attempts) == (claim.id, 2)
+    assert (again.id, again.attempt) == (claim.id, 2)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -60,7 +60,7 @@ def test_that_of_a_subscription_too(db: Database, ordered: bool) -> None:
     claim = claimed(mail, lease=600)
     claim.extend(0)
     refuses(LeaseLost, claim.complete)
-    assert claimed(mail).attempts == 2
+    assert claimed(mail).attempt == 2
 
 
 def test_a_lease_that_waits_for_the_next_sweep_is_detected(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ def test_the_claim_of_a_dead_letter_has_those_of_its_queue(db: Database, options
     queue = db.create_queue("work", **options | {"max_attempts": 2}, dead_letter_to="letters")
     failed(queue, times=2)
     claim = claimed(letters)
-    assert claim.attempts == 1
+    assert claim.attempt == 1
     assert [(error.attempt, error.error) for error in claim.errors] == [(1, "error 1"), (2, "error 2")]
 
 

@@ -129,11 +129,11 @@ def test_a_released_attempt_does_not_count(queue: Queue) -> None:
     message = found(queue, id)
     assert (message.state, message.attempts, message.errors) == ("ready", 0, ())
     claim = claimed(queue, now=at(0))
-    assert claim.attempts == 1
+    assert claim.attempt == 1
     claim.release(delay=30, now=at(0))
     check_fenced(queue, claim)
     assert queue.pop(now=at(29)) is None
-    assert claimed(queue, now=at(30)).attempts == 1
+    assert claimed(queue, now=at(30)).attempt == 1
 
 
 @pytest.mark.needs("many_in_progress")

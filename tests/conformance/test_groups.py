@@ -144,7 +144,7 @@ def test_redrive_of_a_group_that_is_empty(queue: Queue) -> None:
     assert ids_of(queue.dead()) == [first, second, other]
     assert queue.redrive([second, first], now=at(9)) == 2
     claim = claimed(queue, now=at(9))
-    assert (claim.id, claim.attempts) == (first, 1)
+    assert (claim.id, claim.attempt) == (first, 1)
     assert queue.pop(now=at(9)) is None
     claim.complete(now=at(9))
     assert claimed(queue, now=at(9)).id == second

@@ -148,7 +148,7 @@ def test_redrive_by_ids_by_a_predicate_and_all(queue: Queue) -> None:
     assert queue.dead() == []
     popped = set()
     while (claim := queue.pop(now=at(0))) is not None:
-        assert claim.attempts == 1
+        assert claim.attempt == 1
         popped.add(claim.id)
         claim.complete(now=at(0))
     assert popped == {a, b, again}

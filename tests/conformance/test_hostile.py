@@ -221,7 +221,7 @@ def test_a_clock_set_backwards_delivers_nothing_twice(db: Database, place: Place
     held.fail("again", retry_in=10, now=at(-3600))
     assert queue.pop(now=at(-3591)) is None
     again = claimed(queue, now=at(-3590))
-    assert (again.id, again.attempts) == (first, 2)
+    assert (again.id, again.attempt) == (first, 2)
     refuses(LeaseLost, held.complete)
     again.complete(now=at(-7200))
     back.complete(now=at(-7200))

@@ -189,7 +189,7 @@ def bury(queue: Queue, number: int) -> list[int]:
     ids = queue.push_many(map(str, range(number)))
     for _ in range(queue.definition.max_attempts):
         for claim in queue.pop_many(number):
-            claim.fail(f"attempt {claim.attempts}", retry_in=0)
+            claim.fail(f"attempt {claim.attempt}", retry_in=0)
     return ids
 
 
@@ -200,7 +200,7 @@ def test_redrive_gives_all_attempts_back_and_keeps_the_errors(queue: Queue) -> N
     assert ids_of(queue.dead(2)) == [first, second]
     assert queue.redrive([second, third + 100]) == 1
     claim = claimed(queue)
-    assert (claim.id, claim.attempts) == (second, 1)
+    assert (claim.id, claim.attempt) == (second, 1)
     claim.fail("attempt 1 again", retry_in=0)
     message = queue.peek()[0]
     assert [error.error for error in message.errors] == ["attempt 1", "attempt 2", "attempt 3", "attempt 1 again"]

@@ -25,7 +25,7 @@ def test_a_message_stays_with_its_consumer_until_the_lease_ends(queue: Queue) ->
     claimed(queue, lease=60, now=at(0))
     assert queue.pop(now=at(59.999999)) is None
     again = claimed(queue, now=at(60))
-    assert (again.id, again.attempts, again.popped_at) == (id, 2, at(60))
+    assert (again.id, again.attempt, again.popped_at) == (id, 2, at(60))
     message = found(queue, id)
     assert message.first_popped_at == at(0)
     assert [(error.attempt, error.at, error.error) for error in message.errors] == [(1, at(60), "lease expired")]

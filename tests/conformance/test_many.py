@@ -54,7 +54,7 @@ def test_extend_held_extends_the_lease_of_whoever_has_it(db: Database, number: i
     assert not queue.extend_held(ids[number // 2], 100, now=at(9))
     again = claimed(queue, lease=10, now=at(9))
     assert queue.extend_held(again.id, 0, now=at(10))
-    assert claimed(queue, lease=10, now=at(10)).attempts == 2
+    assert claimed(queue, lease=10, now=at(10)).attempt == 2
     refuses(LeaseLost, again.complete, now=at(10))
 
 
@@ -81,11 +81,11 @@ def test_each_message_waits_by_its_own_attempts_and_jitter(place: Place) -> None
     queue.fail_many(queue.pop_many(5, now=at(0)), retry_in=0, now=at(0))
     batch = queue.pop_many(20, now=at(1))
     assert queue.fail_many(batch, now=at(1)) == ["scheduled"] * 20
-    waits = {claim.attempts: set[float]() for claim in batch}
+    waits = {claim.attempt: set[float]() for claim in batch}
     for claim in batch:
         due = found(queue, claim.id).due_at
         assert due is not None
-        waits[claim.attempts].add((due - at(1)).total_seconds())
+        waits[claim.attempt].add((due - at(1)).total_seconds())
     assert {attempts: len(each) for attempts, each in waits.items()} == {1: 15, 2: 5}
     assert all(50 <= wait <= 100 for wait in waits[1])
     assert all(50_000 <= wait <= 100_000 for wait in waits[2])

@@ -239,7 +239,7 @@ def test_strict_a_lease_that_ended_gives_the_head_again(strict: Queue) -> None:
     claimed(strict, lease=10, now=at(0))
     assert strict.pop(now=at(9)) is None
     claim = claimed(strict, now=at(10))
-    assert (claim.id, claim.attempts) == (head, 2)
+    assert (claim.id, claim.attempt) == (head, 2)
     claim.complete(now=at(11))
     assert claimed(strict, now=at(11)).id == other
 

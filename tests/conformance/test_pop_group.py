@@ -43,7 +43,7 @@ def test_a_lost_lease_brings_the_message_back_to_its_group(queue: Queue) -> None
     first = queue.pop_group("a", lease=10, now=at(0))
     assert queue.pop_group("a", now=at(9)) == []
     (again,) = queue.pop_group("a", lease=10, now=at(11))
-    assert (again.id, again.attempts) == (ids[0], 2)
+    assert (again.id, again.attempt) == (ids[0], 2)
     assert first[0].token != again.token
     assert queue.pop_group("a", now=at(30)) == [], "it has no attempts left"
     assert counts(queue) == {"ready": 1, "dead": 1}

@@ -42,7 +42,7 @@ def test_a_run_has_one_group_in_order(queue: Queue) -> None:
     claims = pop_run(queue)
     assert ids_of(claims) == [ids[0], ids[2], ids[4], ids[5]]
     assert len({claim.token for claim in claims}) == 1
-    assert {claim.attempts for claim in claims} == {1}
+    assert {claim.attempt for claim in claims} == {1}
     assert ids_of(pop_run(queue)) == [ids[1], ids[3], ids[6]]
     assert pop_run(queue) == []
     assert counts(queue) == {"in_progress": 7}
@@ -85,8 +85,8 @@ def test_one_that_is_to_be_tried_again_comes_first(queue: Queue, way: str, numbe
         assert queue.pop_many(10, now=at(60)) == []
         claim.complete(now=at(60))
     first, second = pop_run(queue, now=at(61))
-    assert (first.id, first.attempts) == (again.id, 1 if way == "release" else 2)
-    assert second.attempts == 1
+    assert (first.id, first.attempt) == (again.id, 1 if way == "release" else 2)
+    assert second.attempt == 1
     errors = [] if way == "release" else ["no" if way == "fail" else "lease expired"]
     assert [error.error for error in found(queue, again.id).errors] == errors
 

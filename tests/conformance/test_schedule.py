@@ -26,7 +26,7 @@ def test_a_scheduled_message_is_not_to_be_had_before(queue: Queue, option: dict[
     assert counts(queue) == {"scheduled": 1}
     assert queue.pop(now=at(9.999999)) is None
     claim = claimed(queue, now=at(10))
-    assert (claim.id, claim.due_at, claim.attempts) == (id, at(10), 1)
+    assert (claim.id, claim.due_at, claim.attempt) == (id, at(10), 1)
 
 
 @pytest.mark.parametrize("option", [{"delay": 0}, {"due": at(-100)}, {"due": at(0)}, {"delay": timedelta()}], ids=str)
@@ -120,7 +120,7 @@ def test_retry_in_overrules_the_backoff(queue: Queue) -> None:
     assert found(queue, id).due_at == at(500)
     assert queue.pop(now=at(499)) is None
     assert claimed(queue, now=at(500)).fail("no", retry_in=0, now=at(500)) == "ready"
-    assert claimed(queue, now=at(500)).attempts == 3
+    assert claimed(queue, now=at(500)).attempt == 3
 
 
 def test_a_release_with_a_delay(queue: Queue) -> None:
@@ -129,7 +129,7 @@ def test_a_release_with_a_delay(queue: Queue) -> None:
     message = found(queue, id)
     assert (message.state, message.due_at, message.attempts) == ("scheduled", at(30), 0)
     assert queue.pop(now=at(29)) is None
-    assert claimed(queue, now=at(30)).attempts == 1
+    assert claimed(queue, now=at(30)).attempt == 1
 
 
 @pytest.mark.needs("many_in_progress")

@@ -56,7 +56,7 @@ def check_commit_and_rollback(queue: Queue, caller: Caller) -> None:
     before = snapshot(queue)
     for end in (caller.rollback, caller.commit):
         message = taken(queue, caller.connection, now=at(5))
-        assert (message.payload, message.headers, message.key, message.attempts) == ("x", {"a": 1}, "k", 1)
+        assert (message.payload, message.headers, message.key, message.attempt) == ("x", {"a": 1}, "k", 1)
         assert (message.pushed_at, message.popped_at, message.lease_until) == (at(0), at(5), None)
         assert snapshot(queue) == before, "nobody sees it before the commit"
         end()
@@ -93,7 +93,7 @@ def test_what_was_put_back_counts_no_attempt(queue: Queue, db: Database, design:
     queue.push("x", **design_group(queue, "a"))
     with db.engine.connect() as connection:
         for _ in range(queue.definition.max_attempts + 1):
-            assert taken(queue, connection).attempts == 1
+            assert taken(queue, connection).attempt == 1
             connection.rollback()
     assert counts(queue) == {"ready": 1}
 
@@ -103,7 +103,7 @@ def test_the_errors_of_earlier_attempts_stay(queue: Queue, db: Database) -> None
     queue.push("x")
     claimed(queue).fail("why", retry_in=0)
     with db.engine.begin() as connection:
-        assert taken(queue, connection).attempts == 2
+        assert taken(queue, connection).attempt == 2
     (message,) = queue.history()
     assert [error.error for error in message.errors] == ["why"]
 
@@ -133,7 +133,7 @@ def test_due_and_abandoned_messages_are_taken_too(queue: Queue, db: Database) ->
     with db.engine.connect() as connection:
         assert queue.take(connection, now=at(9)) is None
         message = taken(queue, connection, now=at(10))
-        assert (message.payload, message.attempts) == ("abandoned", 2)
+        assert (message.payload, message.attempt) == ("abandoned", 2)
         connection.commit()
         assert taken(queue, connection, now=at(15)).payload == "due"
         connection.commit()

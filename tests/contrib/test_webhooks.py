@@ -288,7 +288,7 @@ def test_mutants_are_caught(queue: Queue, receiver: Receiver, monkeypatch: pytes
     real = delivery.signed
 
     def own_id(message: Claim, body: str, secrets: Any) -> dict[str, str]:
-        return real(message, body, secrets) | {"webhook-id": str(message.attempts)}
+        return real(message, body, secrets) | {"webhook-id": str(message.attempt)}
 
     def other_body(message: Claim, body: str, secrets: Any) -> dict[str, str]:
         return real(message, body + " ", secrets)

@@ -162,13 +162,15 @@ class Attack:
             print(f"{self.kills.total()}: {way.__name__}, {self.left()} messages left", file=sys.stderr, flush=True)
 
     def whole_job(self) -> bool:
-        kill(self.job.pid)
-        self.job.wait()
+        job = self.job
+        kill(job.pid)
+        job.wait()
         return True
 
     def python(self) -> bool:
-        os.kill(self.job.pid, signal.SIGKILL)
-        self.job.wait()
+        job = self.job
+        job.kill()
+        job.wait()
         return True
 
     def java(self) -> bool:

@@ -266,7 +266,7 @@ def receive(client: Client, chance: random.Random, queue: str | None = None, wai
     ended = False
     try:
         with client.queue(queue).receive(wait=wait) as claim:
-            note = [[claim.id, claim.payload["uid"], claim.token, claim.attempts]]
+            note = [[claim.id, claim.payload["uid"], claim.token, claim.attempt]]
             client.ledger.end(name, got=note)
             ended = True
             work_at(chance)

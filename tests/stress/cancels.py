@@ -159,7 +159,7 @@ async def receive(queue: Noted, chance: random.Random) -> None:
     finishing = ""
     try:
         async with queue.queue.receive(wait=0.2) as claim:
-            ledger.end(popping, got=[[claim.id, claim.payload["uid"], claim.token, claim.attempts]])
+            ledger.end(popping, got=[[claim.id, claim.payload["uid"], claim.token, claim.attempt]])
             held = [[claim.id, claim.token]]
             try:
                 await asyncio.sleep(chance.choice([0, 0, 0.01, 0.05]))

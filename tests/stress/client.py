@@ -237,7 +237,7 @@ class Client:
                 self.queue(batch[0].queue).complete_many([held.claim for held in batch], connection=connection_of(txn))
 
     def fail(self, held: Held, retry_in: float | None, retry: bool = True) -> None:
-        soonest, latest = backoff(held.claim.attempts) if retry_in is None else (retry_in, retry_in)
+        soonest, latest = backoff(held.claim.attempt) if retry_in is None else (retry_in, retry_in)
         with self.finishing("fail", [held], soonest=soonest, delay=latest) as note:
             note.state(held.claim.fail("why", retry_in=retry_in, retry=retry))
 

@@ -120,7 +120,7 @@ def filling(uid: str, size: int) -> str:
 
 def got_of(claim: Claim | Any) -> list[Any]:
     uid, fill = claim.payload["uid"], claim.payload["fill"]
-    return [claim.id, uid, claim.token, claim.attempts, fill == filling(uid, len(fill))]
+    return [claim.id, uid, claim.token, claim.attempt, fill == filling(uid, len(fill))]
 
 
 class Ledger:

@@ -77,7 +77,7 @@ def check_a_failed_message_comes_back_alone(topic: Topic, subscription: Consumer
     assert batch[1].fail("no", retry_in=0, now=at(0)) == "ready", "it is ready at once"
     check_fenced(subscription, batch[1])
     again = subscription.pop_many(3, now=at(1))
-    assert [(claim.id, claim.attempts) for claim in again] == [(batch[1].id, 2)], "it comes back alone"
+    assert [(claim.id, claim.attempt) for claim in again] == [(batch[1].id, 2)], "it comes back alone"
     subscription.complete_many([batch[0], batch[2], *again], now=at(1))
     assert counts(subscription) == {"finished": 3}
 
@@ -91,7 +91,7 @@ def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Consumer)
     assert subscription.pop(now=at(9)) is None
     rest = [batch[place] for place in (0, 2, 4, 6)]
     again = subscription.pop_many(10, lease=10, now=at(10))
-    assert [(claim.id, claim.payload, claim.attempts) for claim in again] == [
+    assert [(claim.id, claim.payload, claim.attempt) for claim in again] == [
         (claim.id, claim.payload, 2) for claim in rest
     ], "only what was not finished comes back"
     for claim in batch:
@@ -114,7 +114,7 @@ def check_poison_is_counted(topic: Topic, subscription: Consumer) -> None:
     attempts = subscription.definition.max_attempts
     for attempt in range(attempts):
         batch = subscription.pop_many(2, lease=10, now=at(10 * attempt))
-        assert {claim.attempts for claim in batch} == {attempt + 1}, "an attempt is counted when it begins"
+        assert {claim.attempt for claim in batch} == {attempt + 1}, "an attempt is counted when it begins"
         if attempt == 0:
             poison, other = batch
             other.complete(now=at(1))
@@ -181,7 +181,7 @@ def check_a_seek_decides_about_every_message(topic: Topic, subscription: Subscri
     subscription.seek("beginning")
     assert counts(subscription) == {"ready": 6, "finished": 1}, "all of them come, each once"
     again = subscription.pop_many(10)
-    assert [(claim.id, claim.attempts) for claim in again] == [(id, 1) for id in ids]
+    assert [(claim.id, claim.attempt) for claim in again] == [(id, 1) for id in ids]
     subscription.complete_many(again)
     assert subscription.pop() is None
 
@@ -264,7 +264,7 @@ def check_what_is_claimed_is_not_dropped(topic: Topic) -> None:
     assert claims[0].fail("no", retry_in=0, now=at(2_000)) == "ready"
     trimmed(topic, 2_100)
     again = mail.pop_many(10, now=at(2_200))
-    assert [(claim.payload, claim.attempts) for claim in again] == [(0, 2)], "it is not dropped"
+    assert [(claim.payload, claim.attempt) for claim in again] == [(0, 2)], "it is not dropped"
     assert mail.pop_many(10, now=at(2_200)) == [], "the others are older than the topic keeps"
 
 

@@ -46,7 +46,7 @@ async def test_every_verb(db: Database, place: Place) -> None:
         await refuses(SeekRefused, mail.seek, "beginning")
         await mail.complete_many(rest[1:])
         again = await claimed(mail)
-        assert (again.payload, again.attempts) == ("b", 2)
+        assert (again.payload, again.attempt) == ("b", 2)
         assert await again.fail("why") == "dead"
         assert [message.id for message in await mail.dead()] == [ids[1]]
         await mail.seek("end")

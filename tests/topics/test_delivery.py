@@ -43,7 +43,7 @@ def test_messages_come_in_order_with_all_that_was_pushed(db: Database, topic: To
     assert [claim.headers["n"] for claim in batch] == [1, 2, 2, 3, 4]
     assert [claim.group for claim in batch] == ["g", None, None, "h", None]
     assert [claim.pushed_at for claim in batch] == [at(n) for n in (0, 1, 1, 2, 2)]
-    assert {(claim.popped_at, claim.lease_until, claim.attempts) for claim in batch} == {(at(10), at(40), 1)}
+    assert {(claim.popped_at, claim.lease_until, claim.attempt) for claim in batch} == {(at(10), at(40), 1)}
     assert {(claim.priority, claim.key) for claim in batch} == {(0, None)}
 
 
@@ -192,7 +192,7 @@ def test_what_was_prefetched_is_released(topic: Topic, mail: Subscription) -> No
     second.complete()
     rest = [*mail.pop_many(10), *mail.pop_many(10)]
     assert sorted(ids_of(rest)) == ids[2:]
-    assert {claim.attempts for claim in rest} == {1}, "an unworked attempt does not count"
+    assert {claim.attempt for claim in rest} == {1}, "an unworked attempt does not count"
 
 
 def test_a_waiting_consumer_gets_what_is_pushed(topic: Topic, mail: Subscription, log: Subscription) -> None:

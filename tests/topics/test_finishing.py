@@ -117,7 +117,7 @@ def test_in_a_transaction_of_the_callers(topic: Topic, mail: Subscription, calle
     parts[2].release(connection=caller.connection)
     caller.commit()
     assert counts(mail) == {"finished": 3, "ready": 2}
-    assert [claim.attempts for claim in [*mail.pop_many(1), *mail.pop_many(1)]] == [2, 1]
+    assert [claim.attempt for claim in [*mail.pop_many(1), *mail.pop_many(1)]] == [2, 1]
 
 
 # -- pop with completing ---------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_back_off_and_the_dead_letter(topic: Topic, mail: Subscription) -> None:
     assert (waiting.due_at, waiting.attempts, waiting.errors[0].error) == (at(10), 1, "one")
     assert mail.pop(now=at(9)) is None
     again = claimed(mail, now=at(10))
-    assert (again.id, again.attempts, again.headers, again.group) == (first.id, 2, {"n": 1}, "g")
+    assert (again.id, again.attempt, again.headers, again.group) == (first.id, 2, {"n": 1}, "g")
     assert (first.errors, [error.error for error in again.errors]) == ((), ["one"])
     assert again.pushed_at == at(0)
     assert again.fail(ValueError("two"), now=at(10)) == "scheduled"
@@ -187,7 +187,7 @@ def test_a_retry_in(topic: Topic, mail: Subscription, wait: Any) -> None:
     assert claimed(mail, now=at(0)).fail("no", retry_in=wait, now=at(0)) == "scheduled"
     assert mail.pop(now=at(4)) is None
     assert claimed(mail, now=at(5)).fail("no", retry_in=0, now=at(5)) == "ready"
-    assert claimed(mail, now=at(5)).attempts == 3
+    assert claimed(mail, now=at(5)).attempt == 3
 
 
 def test_no_retry(topic: Topic, mail: Subscription) -> None:
@@ -216,7 +216,7 @@ def test_dead_letters(topic: Topic, mail: Subscription) -> None:
     assert mail.purge_dead([ids[1]]) == 1
     assert mail.redrive(lambda letter: letter.payload == "c", now=at(1)) == 1
     claim = claimed(mail, now=at(1))
-    assert (claim.id, claim.attempts) == (ids[2], 1), "all attempts are before it"
+    assert (claim.id, claim.attempt) == (ids[2], 1), "all attempts are before it"
     claim.complete(now=at(1))
     assert mail.redrive(ALL, now=at(1)) == 2
     assert ids_of(mail.pop_many(5, now=at(2))) == [ids[0], ids[3]]
@@ -251,12 +251,12 @@ def test_released_messages_come_back_unworked(topic: Topic, mail: Subscription) 
     mail.release_many(batch[:2], now=at(0))
     batch[2].release(delay=20, now=at(0))
     again = mail.pop_many(5, now=at(1))
-    assert [(claim.id, claim.attempts) for claim in again] == [(claim.id, 1) for claim in batch[:2]]
+    assert [(claim.id, claim.attempt) for claim in again] == [(claim.id, 1) for claim in batch[:2]]
     assert mail.pop(now=at(19)) is None
     late = claimed(mail, now=at(20))
-    assert (late.id, late.attempts) == (batch[2].id, 1)
+    assert (late.id, late.attempt) == (batch[2].id, 1)
     mail.release_many([*again, late], now=at(20))
-    assert {claim.attempts for claim in mail.pop_many(5, now=at(21))} == {1}
+    assert {claim.attempt for claim in mail.pop_many(5, now=at(21))} == {1}
     batch[3].complete(now=at(21))
 
 
@@ -268,7 +268,7 @@ def test_a_slow_consumer_is_fenced(place: Place, topic: Topic, mail: Subscriptio
     other = place.open().subscription("events/mail")
     slow = claimed(mail, lease=10, now=at(0))
     quick = claimed(other, lease=10, now=at(10))
-    assert (quick.id, quick.attempts) == (slow.id, 2)
+    assert (quick.id, quick.attempt) == (slow.id, 2)
     check_fenced(mail, slow)
     quick.complete(now=at(15))
     check_fenced(mail, slow)
@@ -343,7 +343,7 @@ def test_a_payload_that_cannot_be_read(db: Database, place: Place, kind: Kind, o
             got += batch
             each.complete_many(batch)
         assert sorted(ids_of(got)) == [id for id in ids if id != ids[2]]
-        assert {claim.attempts for claim in got} == {1}
+        assert {claim.attempt for claim in got} == {1}
         (letter,) = each.dead()
         assert letter.id == ids[2]
         assert isinstance(letter.payload, Unreadable)

@@ -53,7 +53,7 @@ def test_a_lease_that_expires_keeps_the_place(topic: Topic, turns: Subscription)
     old = claimed(turns, lease=10, now=at(0))
     assert turns.pop(now=at(5)) is None
     again = claimed(turns, now=at(10))
-    assert (again.id, again.attempts) == (first, 2)
+    assert (again.id, again.attempt) == (first, 2)
     check_fenced(turns, old)
     again.complete(now=at(11))
     assert claimed(turns, now=at(11)).id == second
@@ -108,7 +108,7 @@ def test_release_and_extend(topic: Topic, turns: Subscription) -> None:
     assert claim.extend(100, now=at(5)) == at(105)
     claim.release(now=at(50))
     again = claimed(turns, now=at(50))
-    assert (again.id, again.attempts) == (first, 1)
+    assert (again.id, again.attempt) == (first, 1)
 
 
 def test_it_needs_a_topic_with_groups(db: Database) -> None:

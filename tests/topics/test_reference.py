@@ -95,7 +95,7 @@ class Life:
             assert self.reference.holder(message) is None, f"two holders of {message}\n{self.told()}"
         assert got == expected, self.told()
         self.reference.claim(got, self.now + lease)
-        assert [claim.attempts for claim in batch] == [self.reference.attempts[one] for one in got], self.told()
+        assert [claim.attempt for claim in batch] == [self.reference.attempts[one] for one in got], self.told()
         self.claims |= dict(zip(got, batch, strict=True))
 
     def finish(self, mail: Any) -> None:

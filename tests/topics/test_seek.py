@@ -99,7 +99,7 @@ def test_a_forced_seek_ends_the_leases_from_there_on(topic: Topic, mail: Subscri
     assert checks.not_held(mail, rest) == ids[4:]
     mail.complete_many([*first, apart[0]])
     again = mail.pop_many(10)
-    assert [(claim.id, claim.attempts) for claim in again] == [(id, 1) for id in ids[3:]]
+    assert [(claim.id, claim.attempt) for claim in again] == [(id, 1) for id in ids[3:]]
     mail.complete_many(again)
     assert counts(mail) == {"finished": 6}
 
@@ -110,8 +110,8 @@ def test_a_range_that_a_forced_seek_cuts_is_retried_before_the_place(
     old = mail.pop_many(6)
     mail.seek(at(20), force=True)
     assert checks.not_held(mail, old) == ids
-    assert [(claim.id, claim.attempts) for claim in mail.pop_many(10)] == [(id, 2) for id in ids[:2]]
-    assert [(claim.id, claim.attempts) for claim in mail.pop_many(10)] == [(id, 1) for id in ids[2:]]
+    assert [(claim.id, claim.attempt) for claim in mail.pop_many(10)] == [(id, 2) for id in ids[:2]]
+    assert [(claim.id, claim.attempt) for claim in mail.pop_many(10)] == [(id, 1) for id in ids[2:]]
 
 
 def test_a_forced_seek_finds_what_is_in_a_pack(topic: Topic, mail: Subscription) -> None:
@@ -192,7 +192,7 @@ def test_a_replay_of_what_is_a_dead_letter_or_in_the_history(topic: Topic, mail:
     mail.complete_many(first[3:], now=at(101))
     mail.seek("beginning")
     again = mail.pop_many(6, lease=10, now=at(102))
-    assert [(claim.id, claim.attempts) for claim in again] == [(id, 1) for id in ids]
+    assert [(claim.id, claim.attempt) for claim in again] == [(id, 1) for id in ids]
     again[0].fail("again", retry=False, now=at(103))
     again[1].fail("again", retry_in=0, now=at(103))
     again[3].release(now=at(103))
@@ -201,7 +201,7 @@ def test_a_replay_of_what_is_a_dead_letter_or_in_the_history(topic: Topic, mail:
     assert letters[ids[0]].errors[-1].error == "again"
     rest = mail.pop_many(10, now=at(120))
     assert sorted(ids_of(rest)) == ids[1:], "the lease of the others was over"
-    assert {claim.id: claim.attempts for claim in rest}[ids[3]] == 1
+    assert {claim.id: claim.attempt for claim in rest}[ids[3]] == 1
     mail.complete_many(rest, now=at(120))
     assert ids_of(mail.history())[::-1] == ids[1:]
     assert {state: counts(mail).get(state, 0) for state in ("ready", "scheduled", "in_progress", "dead")} == {

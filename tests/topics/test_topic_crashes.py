@@ -39,7 +39,7 @@ def test_a_consumer_killed_between_pop_and_complete(
     later = at(1_000_000)
     again = mail.pop_many(10, now=later)
     assert sorted(ids_of(again)) == ids[completed:]
-    assert {claim.attempts for claim in again} == {2}
+    assert {claim.attempt for claim in again} == {2}
     letters = [message.errors[0] for message in mail.peek(state="in_progress")]
     assert {error.error for error in letters} == {"lease expired"}
     mail.complete_many(again, now=later)

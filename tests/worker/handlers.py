@@ -64,7 +64,7 @@ async def never_end_async(message: Claim) -> None:
 
 
 def die(message: Claim) -> None:
-    if message.attempts == 1:
+    if message.attempt == 1:
         os._exit(7)
 
 

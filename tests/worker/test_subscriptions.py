@@ -165,7 +165,7 @@ def test_a_worker_that_stops_leaves_nothing_in_progress(
     assert counts(mail) == {"finished": done, "ready": 300 - done} or done == 300
     rest = [claim for _ in range(10) for claim in mail.pop_many(300)]
     assert sorted([*seen, *(claim.id for claim in rest)]) == ids
-    assert {claim.attempts for claim in rest} <= {1}
+    assert {claim.attempt for claim in rest} <= {1}
     mail.complete_many(rest)
     assert counts(mail) == {"finished": 300}
 
@@ -181,7 +181,7 @@ def test_messages_that_wait_for_a_consumer_keep_their_lease(db: Database, events
             with waiter_of(mail) as waiter:
                 waiter.wait(4 * mail.definition.lease)  # ends when a lease expires
             assert mail.pop() is None, "another consumer gets what nobody holds"
-        seen.append((message.payload, message.attempts))
+        seen.append((message.payload, message.attempt))
 
     worker = Worker(maximum=1)
     worker.handler("events/short")(handle)

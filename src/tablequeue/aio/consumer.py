@@ -126,7 +126,7 @@ class AsyncClaim:
     id: int
     payload: Any
     headers: dict[str, Any]
-    attempts: int
+    attempt: int
     token: str
     pushed_at: datetime
     popped_at: datetime
@@ -142,9 +142,9 @@ class AsyncClaim:
         self.claim = claim
 
     @classmethod
-    def of(cls, queue: AsyncConsumer[Any], id: int, token: str, attempts: int = 0) -> Self:
+    def of(cls, queue: AsyncConsumer[Any], id: int, token: str, attempt: int = 0) -> Self:
         """Make a claim from its id and token alone, to finish it; see `Claim.of`."""
-        return cls(queue, Claim.of(queue._own, id, token, attempts))  # noqa: SLF001
+        return cls(queue, Claim.of(queue._own, id, token, attempt))  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
         if name in AsyncClaim.__annotations__:

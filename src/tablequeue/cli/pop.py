@@ -10,7 +10,7 @@ from tablequeue.cli.options import COUNT
 from tablequeue.cli.output import print_fields, print_json
 from tablequeue.model.message import Claim
 
-FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until errors".split()
+FIELDS = "id token payload headers attempt priority group key pushed_at due_at lease_until errors".split()
 
 
 @click.command(cls=Command)
@@ -51,7 +51,7 @@ def _show(claim: Claim, kind: str, as_json: bool, first: bool) -> None:
         {
             "id": claim.id,
             "token": claim.token,
-            "attempts": claim.attempts,
+            "attempt": claim.attempt,
             **({"lease until": time_text(claim.lease_until)} if claim.lease_until else {}),
             **set_fields(claim),
             "payload": payload_text(claim.payload, kind),

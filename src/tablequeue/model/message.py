@@ -140,20 +140,20 @@ class Claim:
         """When and what `progress` has written last, on this process's monotonic clock. Not set before."""
 
     @classmethod
-    def of(cls, queue: Consumer, id: int, token: str, attempts: int = 0) -> Self:
+    def of(cls, queue: Consumer, id: int, token: str, attempt: int = 0) -> Self:
         """Make a claim from its id and token alone, as on a command line, to finish it.
 
-        `attempts` is for the backoff of `fail`. `BadInput` for values that no claim can have. Whether the claim is
+        `attempt` is for the backoff of `fail`. `BadInput` for values that no claim can have. Whether the claim is
         held is only known when it is finished.
         """
         checked_id(id)
         checked_token(token)
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 0 <= attempts <= LARGEST:
-            raise BadInput(f"attempts is {attempts!r}.", f"Give a whole number from 0 to {LARGEST}.")
-        return cls(queue, (id, None, None, attempts), None, token)
+        if not isinstance(attempt, int) or isinstance(attempt, bool) or not 0 <= attempt <= LARGEST:
+            raise BadInput(f"attempt is {attempt!r}.", f"Give a whole number from 0 to {LARGEST}.")
+        return cls(queue, (id, None, None, attempt), None, token)
 
     def __repr__(self) -> str:
-        return f"<Claim {self.id} on {self.queue.name}, attempt {self.attempts}>"
+        return f"<Claim {self.id} on {self.queue.name}, attempt {self.attempt}>"
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -161,8 +161,8 @@ class Claim:
         return load_headers(self.row[HEADERS])
 
     @property
-    def attempts(self) -> int:
-        """How often the message was claimed, this claim included."""
+    def attempt(self) -> int:
+        """The number of this attempt, from 1: how often the message was claimed, this claim included."""
         return self.row[ATTEMPTS]
 
     @property

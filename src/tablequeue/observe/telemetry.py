@@ -43,7 +43,7 @@ class Popped(Protocol):
     @property
     def headers(self) -> Mapping[str, Any]: ...
     @property
-    def attempts(self) -> int: ...
+    def attempt(self) -> int: ...
 
 
 def recording() -> bool:
@@ -106,7 +106,7 @@ def _processing(queue: str, messages: Sequence[Popped]) -> Iterator[None]:
     contexts = [propagate.extract(_texts(message.headers)) for message in messages]
     if len(messages) == 1:
         (message,) = messages
-        attributes |= {"messaging.message.id": str(message.id), "tablequeue.message.attempts": message.attempts}
+        attributes |= {"messaging.message.id": str(message.id), "tablequeue.message.attempts": message.attempt}
         parent, links = contexts[0], []
     else:
         attributes |= {"messaging.batch.message_count": len(messages)}

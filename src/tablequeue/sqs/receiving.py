@@ -121,7 +121,7 @@ async def _attributes(
     found: dict[str, Any] = {
         "SenderId": hosted.place.account,
         "SentTimestamp": _milliseconds(claim.pushed_at),
-        "ApproximateReceiveCount": str(claim.attempts + (origin.attempts if origin else 0)),
+        "ApproximateReceiveCount": str(claim.attempt + (origin.attempts if origin else 0)),
         "ApproximateFirstReceiveTimestamp": None,
         "SequenceNumber": messages.sequence_number(claim.id) if fifo else None,
         "MessageDeduplicationId": ours.get("dedup", claim.key) if fifo else None,
@@ -131,7 +131,7 @@ async def _attributes(
     }
     if "ApproximateFirstReceiveTimestamp" in wanted:
         first = claim.popped_at
-        if claim.attempts > 1 and (there := await hosted.queue.find(claim.id)) is not None:
+        if claim.attempt > 1 and (there := await hosted.queue.find(claim.id)) is not None:
             first = there.first_popped_at or first
         found["ApproximateFirstReceiveTimestamp"] = _milliseconds(first)
     return {name: text for name, text in found.items() if name in wanted and text is not None}

@@ -86,7 +86,7 @@ def fail(
     definition = context.table.definition
     delay = None if retry_in is None else seconds(retry_in, "retry_in")
     delays = {
-        (claim.token, claim.id): definition.backoff.seconds(claim.attempts) if delay is None else delay
+        (claim.token, claim.id): definition.backoff.seconds(claim.attempt) if delay is None else delay
         for claim in claims
     }
     params: Params = {

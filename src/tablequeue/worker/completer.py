@@ -160,7 +160,7 @@ class Gathered:
 def _log_failure(queue: Consumer, ending: Ending) -> None:
     (claim,), state = ending.claims, ending.becomes
     last_line = ending.error.strip().rpartition("\n")[2]
-    fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
+    fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempt}
     if state == "cancelled":
         logger.info("%s: message %d was cancelled while it was in progress", queue.name, claim.id, extra=fields)
         return
@@ -225,6 +225,6 @@ def _took_effect(queue: Consumer, claim: Claim, assignment: Assignment) -> bool:
         # Deleted: by us, or by another consumer after us. Nobody else could pop it while our lease lasted.
         return monotonic() < assignment.leased_at + queue.definition.lease
     return not any(
-        (error.attempt, error.error) == (claim.attempts, EXPIRED) and error.at >= claim.popped_at
+        (error.attempt, error.error) == (claim.attempt, EXPIRED) and error.at >= claim.popped_at
         for error in message.errors
     )

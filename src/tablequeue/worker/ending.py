@@ -121,7 +121,7 @@ def _failure(
 ) -> Ending:
     if definition.delivery == "at_most_once":
         becomes = "lost"
-    elif final or claim.attempts >= definition.max_attempts:
+    elif final or claim.attempt >= definition.max_attempts:
         becomes = "dead"
     else:
         becomes = "scheduled" if (definition.backoff.base if after is None else after) else "ready"

@@ -85,7 +85,7 @@ def of_message(alias: str, queue_name: str, message: Message, value: Any = None)
 def of_claim(alias: str, queue_name: str, claim: Claim, queue: Consumer) -> TaskResult:
     """Return the result of a task that is about to run, with the errors of the attempts before."""
     # A first attempt has nothing to read.
-    message = queue.find(claim.id) if claim.attempts > 1 else None
+    message = queue.find(claim.id) if claim.attempt > 1 else None
     before = () if message is None else message.errors
     return TaskResult(
         task=task_of(alias, queue_name, claim),

@@ -290,7 +290,7 @@ class Channel(virtual.Channel):
             tags = self.holdings.add(of, [claim for claim, _ in good])
         for tag, (claim, message) in zip(tags, good, strict=True):
             message["properties"]["delivery_tag"] = tag
-            message["properties"].setdefault("delivery_info", {})["redelivered"] = claim.attempts > 1
+            message["properties"].setdefault("delivery_info", {})["redelivered"] = claim.attempt > 1
         return [(tag, message) for tag, (_, message) in zip(tags, good, strict=True)]
 
     def close(self) -> None:
