@@ -148,7 +148,7 @@ def test_sql_refuses(run: Run) -> None:
     run("sql", "create", "emails", code=2)
     run("sql", "create", " emails", "--dialect", "sqlite", code=1)
     run("--schema", "work", "sql", "create", "emails", "--dialect", "sqlite", code=1)
-    assert "batches" in run("sql", "procedures", "emails", "--batches", "--dialect", "postgresql", code=1).stderr
+    assert "batches" in run("sql", "procedures", "emails", "--batches", "--dialect", "mssql", code=1).stderr
 
 
 @pytest.mark.parametrize("dialect", WITH_TOPICS)
