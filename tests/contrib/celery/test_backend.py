@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -155,20 +157,36 @@ def test_the_check_finds_the_fault(url: str, monkeypatch: pytest.MonkeyPatch, mu
 
 @NOTIFYING
 def test_a_fork_waits_for_nothing_of_its_parent(url: str) -> None:
+    """And for no thread of it: one waits for a result when the process is forked."""
     with application(url) as app:
-        result = app.AsyncResult("forked")
-        app.backend.add_pending_result(result)
+        result, looked = app.AsyncResult("forked"), Event()
+        waits = app.backend.result_consumer._waiting
+        wait = waits.wait
+
+        def noted(seconds: float) -> list[bytes]:
+            looked.set()
+            found: list[bytes] = wait(seconds)
+            return found
+
+        waits.wait = noted
+        thread = Thread(target=lambda: result.get(timeout=10))
+        thread.start()
+        assert looked.wait(10)
         child = os.fork()
         if child == 0:
             code = 1
             try:
+                signal.alarm(10)  # if it waits for the thread
+                app.backend.store_result("new", 2, states.SUCCESS)
+                assert app.AsyncResult("new").get(timeout=0) == 2
                 app.backend.store_result("forked", 1, states.SUCCESS)
-                assert app.AsyncResult("forked").get(timeout=0) == 1
+                assert result.get(timeout=0) == 1
                 code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert result.get(timeout=10) == 1
+        thread.join()
+        assert result.get(timeout=0) == 1
 
 
 def test_sql_server_is_refused() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from threading import Condition, local
 from typing import Any, TypeVar
 from uuid import uuid4
+from weakref import WeakSet
 
 from celery import states
 from celery.backends.asynchronous import AsyncBackendMixin, BaseResultConsumer
@@ -43,8 +45,14 @@ class ResultConsumer(BaseResultConsumer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.begin()
+        _consumers.add(self)
+
+    def begin(self) -> None:
+        """Wait for nothing yet: a forked child has the results of its parent, and none of the threads that look."""
         self._state = Condition()
         self._looking = False
+        self.__dict__.pop("_waiting", None)
 
     @cached_property
     def _waiting(self) -> Waiting:
@@ -62,7 +70,8 @@ class ResultConsumer(BaseResultConsumer):
     def on_wait_for_pending(self, result: Any, **options: Any) -> None:
         """Look at once: a result that is there is returned whatever the time-out."""
         results = result.results if isinstance(result, ResultSet) else [result]
-        self._waiting.renew(self.backend.get_key_for_task(each.id) for each in results)
+        missing = [each.id for each in results if getattr(each, "_cache", True) is None]
+        self._waiting.renew(map(self.backend.get_key_for_task, missing))
         while self._waiting.has_new:
             self._deliver(self._waiting.look)
 
@@ -92,6 +101,17 @@ class ResultConsumer(BaseResultConsumer):
             self._waiting.end_wait()
         self._waiting.tidy()
         self.backend.finish_abandoned()
+
+
+_consumers: WeakSet[ResultConsumer] = WeakSet()
+
+
+def _after_fork() -> None:
+    for consumer in [*_consumers]:
+        consumer.begin()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
 from functools import partial
 from threading import Event, Lock
@@ -30,10 +29,6 @@ class Waiting:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
         self._event = Event()
         self._lock = Lock()
         self._seen: dict[str, bytes | None] = {}
@@ -52,8 +47,6 @@ class Waiting:
         self._event.set()
 
     def add(self, key: str) -> None:
-        if os.getpid() != self._pid:  # what the parent waits for is not ours
-            self._begin()
         with self._lock:
             if key not in self._seen:
                 self._seen[key] = None
@@ -61,9 +54,11 @@ class Waiting:
         self._event.set()
 
     def renew(self, keys: Iterable[str]) -> None:
-        """Have the next look look at those of the keys that are still waited for."""
+        """Have the next look look at the keys, also at those that were added before a fork."""
         with self._lock:
-            self._new |= self._seen.keys() & {*keys}
+            for key in keys:
+                self._seen.setdefault(key, None)
+                self._new.add(key)
         self._event.set()
 
     @property
