@@ -16,7 +16,8 @@ from celery.exceptions import ChordError, TimeoutError
 from celery.result import GroupResult
 
 import tablequeue
-from tablequeue.contrib.celery import store, waiting
+from tablequeue.contrib import task_results as store
+from tablequeue.contrib.celery import waiting
 from tablequeue.errors import Unreachable
 from tests.contrib.celery.app import made
 

@@ -10,11 +10,11 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from celery import states
 from celery.exceptions import TimeoutError
 
-from tablequeue.contrib.celery import backend, store, waiting
+from tablequeue.contrib import task_results as store
+from tablequeue.contrib.celery import backend, waiting
 from tablequeue.contrib.kombu import store as broker
 from tablequeue.errors import BadUrl
 from tests.contrib.celery.checks import (
@@ -30,21 +30,10 @@ from tests.contrib.celery.checks import (
     check_results,
     check_results_expire,
 )
+from tests.contrib.urls import url_of
 from tests.servers import Place, only
 
 THREE, NOTIFYING, ONE = only("sqlite", "postgresql", "mariadb"), only("sqlite", "postgresql"), only("sqlite")
-
-
-def url_of(place: Place) -> str:
-    """Return a URL of the place's own schema."""
-    url = sa.make_url(place.url)
-    if place.schema:
-        place.execute(f"create schema if not exists {place.schema}")
-        if url.get_backend_name() == "postgresql":
-            url = url.update_query_dict({"options": f"-csearch_path={place.schema}"})
-        else:
-            url = url.set(database=place.schema)
-    return url.render_as_string(hide_password=False)
 
 
 @pytest.fixture

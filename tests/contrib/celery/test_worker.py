@@ -10,8 +10,9 @@ from celery import chord, group
 from celery.exceptions import ChordError
 
 from tests.contrib.celery.checks import application
-from tests.contrib.celery.test_backend import THREE, url_of
+from tests.contrib.celery.test_backend import THREE
 from tests.contrib.kombu.crashes import until, worker
+from tests.contrib.urls import url_of
 from tests.servers import Place
 
 APP = "tests.contrib.celery.app"

@@ -23,9 +23,9 @@ from kombu.exceptions import EncodeError
 from kombu.utils.encoding import bytes_to_str, ensure_bytes
 from kombu.utils.functional import retry_over_time
 
-from tablequeue.contrib.celery.store import Returned, Store, store_of
 from tablequeue.contrib.celery.waiting import Waiting
 from tablequeue.contrib.kombu.store import gathered
+from tablequeue.contrib.task_results import Returned, Store, store_of
 from tablequeue.errors import TablequeueError
 from tablequeue.worker.fetcher import TRANSIENT
 

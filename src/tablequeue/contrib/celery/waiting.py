@@ -8,7 +8,7 @@ from functools import partial
 from threading import Event, Lock
 from time import monotonic, sleep
 
-from tablequeue.contrib.celery.store import CHANNELS, Store, channel
+from tablequeue.contrib.task_results import CHANNELS, Store, channel
 from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.contrib.celery")

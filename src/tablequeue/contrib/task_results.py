@@ -1,4 +1,4 @@
-"""The results and chords in one database, opened once for each URL of a process."""
+"""Results of tasks, and chords, in one database: for Celery and for taskiq."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Store:
         self.engine: Engine = engine_class(sa_engine.dialect.name)(sa_engine.dialect, None)
         if "task_results" in self.engine.lacks:
             raise BadUrl(
-                f"Results of Celery cannot be kept in {self.engine.name}.",
-                "Name another database as the result backend, or another backend of Celery.",
+                f"Results of tasks cannot be kept in {self.engine.name}.",
+                "Name another database as the result backend, or take another backend.",
             )
         self.runner = Runner(sa_engine, self.engine)
         self.url = shown(sa_engine.url)
@@ -68,6 +68,11 @@ class Store:
         self._looked = ""
         create = self.engine.catalogue.create_task_results
         self.runner.run(create, self.channels[0], {}, creating=True)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.runner.close()
+        self.runner.sa_engine.dispose()
 
     # -- results -----------------------------------------------------------------------------------------------------
 
