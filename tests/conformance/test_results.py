@@ -45,7 +45,8 @@ def test_at_most_once_too(db: Database) -> None:
 def test_a_batch_has_a_result_for_each(queue: Queue) -> None:
     ids = queue.push_many([1, 2, 3])
     batch = queue.pop_many(3)
-    refuses(BadInput, queue.complete_many, batch, results=[1])
+    for bad in ([1], {message.id: 1 for message in batch}, "abc", 1):
+        refuses(BadInput, queue.complete_many, batch, results=bad)
     queue.complete_many(batch, results=[SOME, None, "c"])
     assert [queue.result(id) for id in ids] == [SOME, None, "c"]
 

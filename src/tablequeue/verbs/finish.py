@@ -47,6 +47,8 @@ def complete(
     results: Sequence[Any] | None = None,
 ) -> None:
     claims = checked_claims(claims, Claim)
+    if results is not None and (not isinstance(results, Sequence) or isinstance(results, str | bytes)):
+        raise BadInput(f"results is {results!r}.", "Give a list, with one for each message in their order, or None.")
     if results is not None and len(results) != len(claims):
         raise BadInput(f"There are {len(claims)} messages and {len(results)} results.", "Give one for each, or None.")
     dumped = dump(context, results or ())
