@@ -200,6 +200,15 @@ def test_a_word_for_no_column_is_refused() -> None:
         listed("{claimed with attempt = 1}", {})
 
 
+def test_a_table_has_one_column_in_a_line_with_its_type() -> None:
+    columns = LISTS["moving_table"]
+    types = {column: f"{column} text" for column in columns}
+    text = listed("create table {moving} (\n    {moving_table}\n);", {"moving_table": types})
+    assert text.splitlines()[1:-1] == [f"    {column} text," for column in columns[:-1]] + [f"    {columns[-1]} text"]
+    with pytest.raises(KeyError, match="errors"):  # and not a table without that column
+        listed("    {moving_table}", {"moving_table": {column: types[column] for column in columns[:-1]}})
+
+
 def test_claims_pass_over_locked_rows() -> None:
     for operation in ("claim", "sweep", "purge", "redrive"):
         text = sql_text("postgresql", operation)

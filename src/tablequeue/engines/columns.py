@@ -7,7 +7,7 @@ A text writes `{claimed}` for the list of that name. More of the syntax:
 - `{claimed with` ends the line, and each line up to the next `}` replaces one column by an expression, as in
   `attempts = attempts + 1`. A single replacement may stay in the line: `{claimed with attempts = attempts + 1}`.
 
-A list that begins its line is wrapped, with the same indentation.
+A list that begins its line is wrapped, with the same indentation. The list of a table has one column in a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLUMNS = list(Message.__dataclass_fields__)
 # The same, by their names in the tables.
 _STORED = [{"group": "group_key", "key": "dedup_key"}.get(column, column) for column in COLUMNS]
 
-# All columns of a queue's table, and of its history, in their order there.
+# The columns of a queue's table, and of its history, in their order there, but for those of `ALSO`.
 QUEUE_ROW = (
     "id state attempts priority token pushed_at due_at first_popped_at popped_at lease_until group_key dedup_key "
     "producer consumer headers errors payload"
@@ -31,6 +31,21 @@ HISTORY_ROW = (
     "id attempts priority token pushed_at due_at first_popped_at popped_at finished_at group_key dedup_key producer "
     "consumer headers errors payload"
 ).split()
+
+# Columns that each table declares by itself: their keys, defaults and checks differ.
+OWN = "id state attempts priority token pushed_at payload".split()
+# What a table has besides the columns of its row, behind the column of that name. Few texts are about these.
+ALSO = {
+    "queue_table": {"lease_until": ["expires_at", "cancelled_at"]},
+    "history_table": {"finished_at": ["outcome"]},
+    "moving_table": {"popped_at": ["expires_at"]},
+}
+
+
+def of_table(name: str, row: Iterable[str]) -> list[str]:
+    """Return the columns that a table has of the list of that name."""
+    return [each for column in row if column not in OWN for each in (column, *ALSO[name].get(column, ()))]
+
 
 LISTS: Mapping[str, list[str]] = {
     # A message, as COLUMNS: from the queue, and from its history.
@@ -47,14 +62,18 @@ LISTS: Mapping[str, list[str]] = {
     "queue_values": QUEUE_ROW,
     "history_row": HISTORY_ROW,
     "history_values": HISTORY_ROW,
-    # The same with types, for what a function returns and for table variables.
+    # The columns of tables, with their types: of the queue, of its history, and of what leaves for another database.
+    "queue_table": of_table("queue_table", QUEUE_ROW),
+    "history_table": of_table("history_table", HISTORY_ROW),
+    "moving_table": of_table("moving_table", [column for column in QUEUE_ROW if column != "lease_until"]),
+    # The columns with types for what a function returns and for table variables.
     "claimed_types": CLAIMED,
     "message_types": _STORED,
     "history_types": HISTORY_ROW,
 }
 
 # The columns that are times.
-TIMES = tuple(column for column in _STORED if column.endswith(("_at", "_until")))
+TIMES = (*(column for column in _STORED if column.endswith(("_at", "_until"))), "expires_at", "cancelled_at")
 # The parameters of operations that have other names than their columns.
 PARAMETERS = {"group_key": "group", "dedup_key": "key", "due_at": "due"}
 # The longest line of a text.
@@ -93,6 +112,11 @@ def typed(types: Mapping[str, str]) -> dict[str, str]:
     return {column: f"{column} {kind}" for column, kind in types.items()}
 
 
+def tables(types: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the expressions of the lists of tables."""
+    return dict.fromkeys(ALSO, typed(types))
+
+
 def listed(text: str, expressions: Mapping[str, Mapping[str, str]]) -> str:
     """Return the text with its lists filled in.
 
@@ -109,6 +133,8 @@ def listed(text: str, expressions: Mapping[str, Mapping[str, str]]) -> str:
             if column not in names:
                 raise ValueError(f"{{{name}}} has no column {column!r}.")
             values[column] = expression
+        if name in ALSO:
+            return ",\n".join(f"{indent}{values[column]}" for column in names)
         items = [values.get(column, prefix + column) for column in names]
         return ", ".join(items) if indent is None else filled(items, indent)
 

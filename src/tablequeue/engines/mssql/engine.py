@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tablequeue.engines.base import ProcedureSyntax, Table
-from tablequeue.engines.columns import TIMES, common_expressions, typed
+from tablequeue.engines.columns import TIMES, common_expressions, tables, typed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
@@ -61,6 +61,12 @@ TYPES = {
     **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
     **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
     "payload": "{payload_type}",
+}
+# The same in the tables, where keys and groups of a queue are bytes.
+STORED = {
+    **{column: f"{kind} null" for column, kind in TYPES.items()},
+    "outcome": "varchar(9) collate Latin1_General_100_BIN2 null",
+    **dict.fromkeys(("group_key", "dedup_key"), "varbinary(1020) null"),
 }
 READS = common_expressions("cast(null as datetime2(6))")
 BYTES = {column: f"convert(nvarchar(510), {{}}{column}) as {column}" for column in ("group_key", "dedup_key")}
@@ -133,6 +139,7 @@ class SQLServer(Engine):
         "claimed": BYTES,
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
+        **tables(STORED),
     }
     no_group = "0x"
     own_clock = "sysutcdatetime()"

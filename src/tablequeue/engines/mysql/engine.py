@@ -16,7 +16,7 @@ from pymysql.constants import ER
 
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Table
-from tablequeue.engines.columns import common_expressions, filled
+from tablequeue.engines.columns import TIMES, common_expressions, filled, tables
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
@@ -51,6 +51,14 @@ PLACES = [
     *(f"'$[{place}]'" for place in range(FIRST_ERRORS)),
     *(f"concat('$[', json_length(errors) - {place}, ']')" for place in range(LAST_ERRORS - 1, 0, -1)),
 ]
+# The types of columns in the tables.
+TYPES = {
+    **dict.fromkeys(TIMES, "datetime(6)"),
+    "outcome": "varchar(9) character set ascii collate ascii_bin",
+    **dict.fromkeys(("group_key", "dedup_key"), "varbinary(1020)"),
+    **dict.fromkeys(("producer", "consumer"), "varchar(255)"),
+    **dict.fromkeys(("headers", "errors"), "longtext"),
+}
 
 
 class MySQL(Engine):
@@ -89,6 +97,7 @@ class MySQL(Engine):
     expressions: ClassVar = {
         **{name: BINARY | columns for name, columns in common_expressions("cast(null as datetime(6))").items()},
         "claimed": BINARY,
+        **tables(TYPES),
     }
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     own_clock = "utc_timestamp(6)"

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from tablequeue.engines.base import ProcedureSyntax, Table, ending
-from tablequeue.engines.columns import TIMES, common_expressions, typed
+from tablequeue.engines.columns import TIMES, common_expressions, tables, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS
@@ -51,7 +51,7 @@ TYPES = {
     "payload": "{payload_type}",
     "headers": "json",
     **dict.fromkeys(("attempts", "priority"), "integer"),
-    **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
+    **dict.fromkeys(("state", "outcome", "group_key", "dedup_key", "producer", "consumer"), "text"),
     **dict.fromkeys(TIMES, "timestamptz"),
     "errors": "jsonb",
 }
@@ -106,6 +106,7 @@ class PostgreSQL(Engine):
         "claimed": {"payload": "{payload_text}", "headers": "{headers_text}", "errors": "{errors_text}"},
         "claimed_types": typed(TYPES),
         "message_types": typed(TYPES),
+        **tables(TYPES),
     }
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
-from tablequeue.engines.columns import common_expressions
+from tablequeue.engines.columns import TIMES, common_expressions, tables
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
@@ -31,6 +31,11 @@ from tablequeue.model.names import PART
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# The types of columns in the tables.
+TYPES = {
+    **dict.fromkeys(TIMES, "integer"),
+    **dict.fromkeys(("outcome", "group_key", "dedup_key", "producer", "consumer", "headers", "errors"), "text"),
+}
 
 
 class SQLite(Engine):
@@ -62,7 +67,7 @@ class SQLite(Engine):
         "bytes": "blob not null",
     }
     staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "blob"}
-    expressions: ClassVar = common_expressions("null")
+    expressions: ClassVar = common_expressions("null") | tables(TYPES)
     # The machine's clock, which is the same for every process that can open the file. It is in milliseconds, because
     # unixepoch has fractions only from SQLite 3.42 on.
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"

@@ -34,18 +34,7 @@ create table {queue} (
     priority int not null constraint df_{table}__priority default 0,
     token uniqueidentifier null,
     pushed_at datetime2(6) not null,
-    due_at datetime2(6) null,
-    first_popped_at datetime2(6) null,
-    popped_at datetime2(6) null,
-    lease_until datetime2(6) null,
-    expires_at datetime2(6) null,
-    cancelled_at datetime2(6) null,
-    group_key varbinary(1020) null,
-    dedup_key varbinary(1020) null,
-    producer nvarchar(512) null,
-    consumer nvarchar(512) null,
-    headers nvarchar(max) null,
-    errors nvarchar(max) null,
+    {queue_table},
     payload {payload_type} not null
     -- [grouped]
     , in_run bigint not null constraint df_{table}__in_run default 0
@@ -82,17 +71,9 @@ create table {history} (
     priority int not null,
     token uniqueidentifier null,
     pushed_at datetime2(6) not null,
-    due_at datetime2(6) null,
-    first_popped_at datetime2(6) null,
-    popped_at datetime2(6) null,
-    finished_at datetime2(6) null,
-    outcome varchar(9) collate Latin1_General_100_BIN2 null,
-    group_key nvarchar(510) collate Latin1_General_100_BIN2 null,
-    dedup_key nvarchar(510) collate Latin1_General_100_BIN2 null,
-    producer nvarchar(512) null,
-    consumer nvarchar(512) null,
-    headers nvarchar(max) null,
-    errors nvarchar(max) null,
+    {history_table with
+        group_key = group_key nvarchar(510) collate Latin1_General_100_BIN2 null
+        dedup_key = dedup_key nvarchar(510) collate Latin1_General_100_BIN2 null},
     payload {payload_type} not null
 );
 alter table {history} set (lock_escalation = disable);

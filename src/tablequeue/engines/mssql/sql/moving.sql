@@ -16,16 +16,7 @@ begin
         priority int not null,
         token char(32) collate Latin1_General_100_BIN2 not null,
         pushed_at datetime2(6) not null,
-        due_at datetime2(6) null,
-        first_popped_at datetime2(6) null,
-        popped_at datetime2(6) null,
-        expires_at datetime2(6) null,
-        group_key varbinary(1020) null,
-        dedup_key varbinary(1020) null,
-        producer nvarchar(512) null,
-        consumer nvarchar(512) null,
-        headers nvarchar(max) null,
-        errors nvarchar(max) null,
+        {moving_table},
         payload {payload_type} not null
     );
     alter table {moving} set (lock_escalation = disable);

@@ -13,16 +13,7 @@ create table if not exists {moving} (
     priority int not null,
     token char(32) character set ascii collate ascii_bin not null,
     pushed_at datetime(6) not null,
-    due_at datetime(6),
-    first_popped_at datetime(6),
-    popped_at datetime(6),
-    expires_at datetime(6),
-    group_key varbinary(1020),
-    dedup_key varbinary(1020),
-    producer varchar(255),
-    consumer varchar(255),
-    headers longtext,
-    errors longtext,
+    {moving_table},
     payload {staged_type} not null
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: moving of {table}';

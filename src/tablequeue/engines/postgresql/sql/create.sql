@@ -13,18 +13,7 @@ create table {queue} (
     priority integer not null default 0,
     token uuid,
     pushed_at timestamptz not null,
-    due_at timestamptz,
-    first_popped_at timestamptz,
-    popped_at timestamptz,
-    lease_until timestamptz,
-    expires_at timestamptz,
-    cancelled_at timestamptz,
-    group_key text,
-    dedup_key text,
-    producer text,
-    consumer text,
-    headers json,
-    errors jsonb,
+    {queue_table},
     payload {payload_type} not null
 ) with (
     autovacuum_vacuum_scale_factor = 0,
@@ -59,17 +48,7 @@ create table {history} (
     priority integer not null default 0,
     token uuid,
     pushed_at timestamptz not null,
-    due_at timestamptz,
-    first_popped_at timestamptz,
-    popped_at timestamptz,
-    finished_at timestamptz,
-    outcome text,
-    group_key text,
-    dedup_key text,
-    producer text,
-    consumer text,
-    headers json,
-    errors jsonb,
+    {history_table},
     payload {payload_type} not null
 );
 create index {table}__finished on {history} (finished_at);

@@ -13,16 +13,7 @@ create table if not exists {moving} (
     priority integer not null,
     token text not null,
     pushed_at timestamptz not null,
-    due_at timestamptz,
-    first_popped_at timestamptz,
-    popped_at timestamptz,
-    expires_at timestamptz,
-    group_key text,
-    dedup_key text,
-    producer text,
-    consumer text,
-    headers json,
-    errors jsonb,
+    {moving_table},
     payload {payload_type} not null
 );
 create table if not exists {moved} (

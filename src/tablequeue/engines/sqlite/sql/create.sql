@@ -13,18 +13,9 @@ create table {queue} (
     priority integer not null default 0,
     token text,
     pushed_at integer not null,
-    due_at integer,
-    first_popped_at integer,
-    popped_at integer,
-    lease_until integer,
-    expires_at integer,
-    cancelled_at integer,
-    group_key text,
-    dedup_key text,
-    producer text,
-    consumer text,
-    headers text check (headers is null or json_valid(headers)),
-    errors text check (errors is null or json_valid(errors)),
+    {queue_table with
+        headers = headers text check (headers is null or json_valid(headers))
+        errors = errors text check (errors is null or json_valid(errors))},
     payload {payload_type}
 ) strict;
 create index {table}__ready on {queue} ({ready_index}) where {indexed};
@@ -44,17 +35,7 @@ create table {history} (
     priority integer not null default 0,
     token text,
     pushed_at integer not null,
-    due_at integer,
-    first_popped_at integer,
-    popped_at integer,
-    finished_at integer,
-    outcome text,
-    group_key text,
-    dedup_key text,
-    producer text,
-    consumer text,
-    headers text,
-    errors text,
+    {history_table},
     payload {payload_type}
 ) strict;
 create index {table}__finished on {history} (finished_at);

@@ -13,16 +13,7 @@ create table if not exists {moving} (
     priority integer not null,
     token text not null,
     pushed_at integer not null,
-    due_at integer,
-    first_popped_at integer,
-    popped_at integer,
-    expires_at integer,
-    group_key text,
-    dedup_key text,
-    producer text,
-    consumer text,
-    headers text,
-    errors text,
+    {moving_table},
     payload {staged_type} not null
 ) strict;
 create table if not exists {moved} (
