@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -200,6 +202,25 @@ def test_a_pop_that_ends_a_batch_keeps_nobody_waiting(db: Database) -> None:
         assert popped(db) == ([], None)
         assert called(db) == [], "not committed yet"
     assert [each for _, each, _ in called(db)] == [id]
+
+
+def test_the_last_two_at_once(db: Database, place: Place) -> None:
+    """Completions at the same moment: each batch has one callback, at the latest after the next pop."""
+    made(db)
+    barrier = Barrier(2)
+    ids = [pushed(db, [{"payload": "a"}, {"payload": "b"}], then=ENDED) for _ in range(8)]
+    held = [popped(db, 2) for _ in ids]
+
+    def complete(number: int) -> None:
+        own = place.open()
+        for messages, token in held:
+            barrier.wait(60)
+            call(own, "complete", ids=messages[number : number + 1], token=token)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(complete, range(2)))
+    assert popped(db) == ([], None)
+    assert sorted(id for _, id, _ in called(db)) == ids
 
 
 def test_no_take_of_a_queue_with_batches(db: Database) -> None:

@@ -167,7 +167,8 @@ begin
             set p_cancelled = p_cancelled + coalesce(json_length(there), 0);
             {sql cancel.change ids=coalesce(there,'[]')};
         end if;
-    until members is null end repeat;
+    -- Under REPEATABLE READ the look may show messages that others have finished since.
+    until members is null or there is null end repeat;
 end //
 
 -- name: end_batches
