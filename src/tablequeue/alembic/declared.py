@@ -70,21 +70,22 @@ def declare(
     subscriptions   those of `Topic.subscribe`, by the name with its topic, as `events/mail`.
     schema          where their tables are; the schema of `metadata` if not given.
 
-    It only notes them, and may be called several times. `CommandError`, which Alembic prints, for a wrong name or
-    option.
+    It only notes them, and may be called several times: of one name the last declaration counts. `CommandError`, which
+    Alembic prints, for a wrong name or option.
     """
     given: Mapping[Kind, Mapping[str, Any]]
     given = {"queue": queues or {}, "topic": topics or {}, "subscription": subscriptions or {}}
-    noted = metadata.info.setdefault(KEY, [])
+    noted: dict[tuple[str | None, str], Declared] = metadata.info.setdefault(KEY, {})
+    place = schema or metadata.schema
     for kind, by_name in given.items():
         for name, options in by_name.items():
             with refusing(name):
-                noted.append(Declared(kind, name, definition_of(kind, name, options), schema or metadata.schema))
+                noted[place, name] = Declared(kind, name, definition_of(kind, name, options), place)
 
 
 def declared_with(metadata: MetaData) -> Iterator[tuple[str | None, list[Declared]]]:
     """Return what was declared, by its schema."""
-    noted: list[Declared] = metadata.info.get(KEY, [])
+    noted: list[Declared] = [*metadata.info.get(KEY, {}).values()]
     for schema in dict.fromkeys(each.schema for each in noted):
         yield schema, [each for each in noted if each.schema == schema]
 
