@@ -2,9 +2,11 @@
 
 -- name: create_batches
 -- What a queue with batches has in addition: an index shows which messages of a batch are left. State is not in its
--- key: an entry would move when the state changes, and without READ_COMMITTED_SNAPSHOT a look could miss it. A second
--- index has the dead letters. A message that is completed takes its membership with it, so that a completion costs
--- nothing more. A trigger counts those that leave the queue in another way, or after they were told to stop.
+-- key: an entry would move when the state changes, and without READ_COMMITTED_SNAPSHOT a look could miss it. It is
+-- unique, because a key that is not has the columns of the clustered index behind it, and the due time is one of them
+-- in a due queue. A second index has the dead letters. A message that is completed takes its membership with it, so
+-- that a completion costs nothing more. A trigger counts those that leave the queue in another way, or after they were
+-- told to stop.
 -- A table with a trigger on DELETE refuses a DELETE with an OUTPUT without INTO (error 334), so no text of such a queue
 -- has one. Claims are updates, which the trigger does not concern.
 -- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
@@ -42,7 +44,7 @@ begin
     );
     alter table {batch_counts} set (lock_escalation = disable);
 end;
-create index {table}__batch on {queue} (batch_id, id) include (state, cancelled_at) where batch_id is not null;
+create unique index {table}__batch on {queue} (batch_id, id) include (state, cancelled_at) where batch_id is not null;
 create index {table}__batch_dead on {queue} (batch_id, id) include (state) where state = 'dead';
 go
 set ansi_nulls, quoted_identifier on;
