@@ -403,6 +403,20 @@ def test_a_sweep_that_waits_in_vain_for_what_others_wait_for_goes_on(server: Ser
     assert sum("insert into @old" in text for text, _ in server.sent) == 1
 
 
+def test_a_result_and_its_part_of_a_chord_are_one_transaction(server: Server) -> None:
+    context = context_of(queue_on(server))
+    part: Any = {"chord": "c", "member": "m", "place": 0, "returned": b"1", "now": None}
+    result: Any = {**part, "key": "a", "body": b"1", "success": True, "expires": 60.0}
+    context.run(context.engine.task_results.store_result, result)
+    assert [text.split()[0] for text in server.texts()] == ["begin", "update", "insert", "commit"]
+    server.sent.clear()
+    context.run(context.engine.task_results.store_result, result | {"chord": None})
+    assert [text.split()[0] for text in server.texts()] == ["update"]
+    server.answers["from openjson"] = lambda params: [(key, b"1") for key in json.loads(params[0])]
+    found = context.run(context.engine.task_results.read_results, {"keys": ["a", "b"], "now": None})
+    assert found == {"a": b"1", "b": b"1"}
+
+
 def test_the_seconds_of_a_key_are_noted_with_its_message(server: Server) -> None:
     queue = queue_on(server, unique_for=60)
     server.answers["insert into tq_work__keys"] = lambda params: [("a",), ("b",)]

@@ -200,7 +200,7 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
     elsewhere = Place(shell.place.url, schema)
     options = [*OPTIONS[design].split(), "--schema", schema]
     try:
-        for operation in (*making(shell), "procedures"):
+        for operation in (*MAKING, "procedures"):
             shell.sql(operation, *options)
         use(elsewhere.open().create_queue("work", **DESIGNS[design]))
         shell.sql("drop", *options)
@@ -211,11 +211,8 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
         elsewhere.close()
 
 
-def making(shell: Shell) -> list[str]:
-    """Return the operations that make tables."""
-    return ["create", "create_streams", "create_staged", "create_schedules", "create_progress"]
-
-
+MAKING = ("create", "create_streams", "create_staged", "create_schedules", "create_progress")
+"""The operations that make tables."""
 LIMITS = "_rates?$|_slots$|_stripes$|claim_rooms"
 
 
@@ -223,8 +220,8 @@ LIMITS = "_rates?$|_slots$|_stripes$|claim_rooms"
 def test_every_operation_with_values(shell: Shell, design: str) -> None:
     """Each operation runs to its end, on a queue with all parts."""
     options = OPTIONS[design].split()
-    of_results = [] if "task_results" in shell.kind.engine_class.lacks else ["create_task_results"]
-    shell.run(*(shell.printed(operation, *options) for operation in (*making(shell), "create_moving", *of_results)))
+    makes = (*MAKING, "create_moving", "create_task_results")
+    shell.run(*(shell.printed(operation, *options) for operation in makes))
     queue = shell.place.open().create_queue("work", **DESIGNS[design])
     shell.place.open().create_queue("other", **DESIGNS[design])  # from which messages are moved
     for _ in range(3):

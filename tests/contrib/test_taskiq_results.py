@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -19,12 +19,13 @@ from tablequeue.errors import BadInput
 from tests.contrib.urls import url_of
 from tests.servers import Place, only
 
-THREE = only("sqlite", "postgresql", "mariadb")
+EACH = only("sqlite", "postgresql", "mariadb", "mssql")
 
 
 @pytest.fixture
-def url(place: Place) -> str:
-    return url_of(place)
+def url(place: Place) -> Iterator[str]:
+    with url_of(place) as own:
+        yield own
 
 
 @asynccontextmanager
@@ -41,7 +42,7 @@ def result(value: Any, **more: Any) -> TaskiqResult[Any]:
     return TaskiqResult(is_err=False, return_value=value, execution_time=0.5, **more)
 
 
-@THREE
+@EACH
 def test_tasks_with_results_and_progress(url: str) -> None:
     async def main() -> None:
         broker = Broker(url).with_result_backend(ResultBackend(url))
@@ -71,7 +72,7 @@ def test_tasks_with_results_and_progress(url: str) -> None:
     asyncio.run(main())
 
 
-@THREE
+@EACH
 def test_the_result_of_a_success_stays(url: str) -> None:
     async def main() -> None:
         async with backend(url) as one, backend(url) as other:

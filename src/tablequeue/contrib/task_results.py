@@ -16,7 +16,6 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
-from tablequeue.errors import BadUrl
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import PART
@@ -55,11 +54,6 @@ class Store:
         database.close()
         sa_engine = database.engine
         self.engine: Engine = engine_class(sa_engine.dialect.name)(sa_engine.dialect, None)
-        if "task_results" in self.engine.lacks:
-            raise BadUrl(
-                f"Results of tasks cannot be kept in {self.engine.name}.",
-                "Name another database as the result backend, or take another backend.",
-            )
         self.runner = Runner(sa_engine, self.engine)
         self.url = shown(sa_engine.url)
         self.channels = [self._channel(number) for number in range(CHANNELS)]

@@ -37,7 +37,7 @@ from tablequeue.engines.texts import (
     statements_in,
 )
 from tablequeue.engines.walks import Share, Walks
-from tablequeue.errors import BadDefinition, TablequeueError
+from tablequeue.errors import TablequeueError
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import ERROR_ENDS, FIRST_ERRORS, LAST_ERRORS, LONGEST_ERROR, MOST_ERRORS
 from tablequeue.model.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
@@ -332,8 +332,6 @@ class EngineBase(ABC):
     """Whether a grouped queue needs `promote`; else triggers of the database promote at once."""
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps in that transaction, because no other one could write then."""
-    lacks: ClassVar[tuple[str, ...]] = ()
-    """The features that no queue on it can have: options of a definition, and `task_results`."""
     batch_parameter: ClassVar[str] = ":batch_id"
     """The batch of a message that is pushed."""
     completed: ClassVar[str] = ""
@@ -558,15 +556,6 @@ class EngineBase(ABC):
     @abstractmethod
     def compile(self, text: str) -> str:
         """Convert the `:name` parameters of a statement to the driver's own style. It is run with a dict."""
-
-    def check_definition(self, definition: Definition) -> None:
-        """Refuse a definition that this engine cannot hold."""
-        for feature in self.lacks:
-            if getattr(definition, feature, False):
-                raise BadDefinition(
-                    f"A queue on {self.name} has no {feature}.",
-                    f"Leave {feature} out; or use SQLite, PostgreSQL, MariaDB or MySQL.",
-                )
 
     def table(
         self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None

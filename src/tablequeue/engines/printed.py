@@ -99,7 +99,6 @@ def kind_of(engine: Engine, operation: str, name: str | None = None, topic: bool
 
 def _table(engine: Engine, name: str, definition: Definition, number: int, table_name: str | None) -> Table:
     check_full_name(name, definition.kind)
-    engine.check_definition(definition)
     if table_name is not None:
         check_table(table_name)
     if not isinstance(definition, SubscriptionDefinition):

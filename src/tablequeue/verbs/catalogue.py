@@ -46,7 +46,6 @@ def made(runner: Runner, name: str, definition: Definition) -> Table:
     """
     engine = runner.engine
     check_name(name, definition.kind)
-    engine.check_definition(definition)
 
     def create(cursor: object, table: Statements, params: Params) -> Table | QueueRow:
         engine.catalogue.install(cursor, table, params)

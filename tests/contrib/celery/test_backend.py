@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from threading import Event, Thread
 from typing import Any
@@ -15,8 +15,6 @@ from celery.exceptions import TimeoutError
 
 from tablequeue.contrib import task_results as store
 from tablequeue.contrib.celery import backend, waiting
-from tablequeue.contrib.kombu import store as broker
-from tablequeue.errors import BadUrl
 from tests.contrib.celery.checks import (
     CHECKS,
     application,
@@ -30,26 +28,12 @@ from tests.contrib.celery.checks import (
     check_results,
     check_results_expire,
 )
-from tests.contrib.urls import url_of
-from tests.servers import Place, only
+from tests.servers import only
 
-THREE, NOTIFYING, ONE = only("sqlite", "postgresql", "mariadb"), only("sqlite", "postgresql"), only("sqlite")
-
-
-@pytest.fixture
-def url(place: Place) -> Iterator[str]:
-    yield url_of(place)
-    for opened in store._stores.values():
-        opened.runner.close()
-        opened.runner.sa_engine.dispose()
-    store._stores.clear()
-    for one in broker._stores.values():
-        one.db.close()
-        one.db.engine.dispose()
-    broker._stores.clear()
+EACH, NOTIFYING, ONE = only("sqlite", "postgresql", "mariadb", "mssql"), only("sqlite", "postgresql"), only("sqlite")
 
 
-@THREE
+@EACH
 @pytest.mark.parametrize(
     "check", [check for check in CHECKS if check is not check_get_is_woken], ids=lambda one: one.__name__
 )
@@ -176,8 +160,3 @@ def test_a_fork_waits_for_nothing_of_its_parent(url: str) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         thread.join()
         assert result.get(timeout=0) == 1
-
-
-def test_sql_server_is_refused() -> None:
-    with pytest.raises(BadUrl):
-        store.Store("mssql+pyodbc://host/db")

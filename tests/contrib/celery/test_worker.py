@@ -10,19 +10,17 @@ from celery import chord, group
 from celery.exceptions import ChordError
 
 from tests.contrib.celery.checks import application
-from tests.contrib.celery.test_backend import THREE
+from tests.contrib.celery.test_backend import EACH
 from tests.contrib.kombu.crashes import until, worker
-from tests.contrib.urls import url_of
-from tests.servers import Place
 
 APP = "tests.contrib.celery.app"
 PATIENCE = 60.0
 
 
-@THREE
-def test_canvas(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@EACH
+def test_canvas(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results, groups and chords, in each other, with errors; and a process that is killed in the middle of a chord."""
-    url, notes, killed = url_of(place), tmp_path / "notes", tmp_path / "killed"
+    notes, killed = tmp_path / "notes", tmp_path / "killed"
     monkeypatch.setenv("TABLEQUEUE_CELERY_URL", url)
     monkeypatch.setenv("KILLED", str(killed))
     with worker("prefork", "-c", "2", app=APP), application(url) as app:

@@ -38,6 +38,7 @@ from tablequeue.engines.mssql.refusals import (
     translated,
 )
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
+from tablequeue.engines.mssql.task_results import SQLServerTaskResults
 from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
@@ -46,7 +47,7 @@ from tablequeue.model.definition import Definition
 from tablequeue.model.names import PART
 
 # The unique indexes that two calls may violate which come at once, by the end of their names: see `is_transient`.
-REPEATED = r"front|key|streams|writers|schedules|paused|progress|s\d+"
+REPEATED = r"front|key|streams|writers|schedules|paused|progress|task_results|chords|chord_parts|s\d+"
 # The orders without a clustered index on the identity: see `create`.
 SCATTERED = ("heap", "due")
 
@@ -98,7 +99,6 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
-    lacks = ("task_results",)
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)
@@ -109,6 +109,7 @@ class SQLServer(Engine):
     batch_parameter = "@batch_id"
     dependencies = SQLServerDependencies()
     progress = SQLServerProgress()
+    task_results = SQLServerTaskResults()
     checks = CHECKS
     listener = SQLServerPoll
     drivers = ("mssqlpython", "pyodbc", "pymssql")
@@ -195,6 +196,7 @@ class SQLServer(Engine):
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
+            "now_and_expires": after("@expires"),
             "free_until": after("free.seconds"),
             "pushed_until": after("given.seconds", "message.pushed_at"),
             "now_less_age": after("(-@age)"),
@@ -278,8 +280,8 @@ class SQLServer(Engine):
             return False
         number = number_of(error)
         # Two calls at once promoted in the same group, pushed the same key, inserted the row of the same stream, writer
-        # or schedule, detached the same message of a subscription, or reported first on the same claim. A retry would
-        # not help against any other duplicate.
+        # or schedule, detached the same message of a subscription, reported first on the same claim, or stored the same
+        # result or part of a chord. A retry would not help against any other duplicate.
         if number in DUPLICATES:
             return bool(re.search(f"__({REPEATED})$", refused_by(error) or ""))
         return number in (DEADLOCK, LOCK_TIMEOUT, NOT_GRANTED)
