@@ -17,7 +17,7 @@ from tablequeue.verbs import batches, claim, inspect, maintain, move, push
 from tablequeue.verbs import results as kept
 from tablequeue.verbs.batches import Batch, Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
-from tablequeue.verbs.dependencies import Dependency, push_after, push_many_after
+from tablequeue.verbs.dependencies import Dependency, push_after, push_many_after, refuse_on_dead
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.push import OnConflict, Options
@@ -114,6 +114,8 @@ class Queue(Consumer):
         options = Options(delay, due, priority, group, headers, expires, unique_for)
         if after is not None:
             return push_after(self._context, payload, options, key, on_conflict, after, on_dead, now, connection)
+        if on_dead != "wait":
+            refuse_on_dead(on_dead)
         return push.push(self._context, payload, options, key, on_conflict, now, connection)
 
     @overload
@@ -179,6 +181,8 @@ class Queue(Consumer):
         options = Options(delay, due, priority, group, headers, expires, unique_for)
         if after is not None:
             return push_many_after(self._context, payloads, options, on_conflict, after, on_dead, now, connection)
+        if on_dead != "wait":
+            refuse_on_dead(on_dead)
         return push.push_many(self._context, payloads, options, on_conflict, now, connection)
 
     @contextmanager

@@ -133,6 +133,8 @@ def test_refusals(db: Database) -> None:
     refuses(BadInput, queue.push, "x", after=[("plain", 1, 2)])
     refuses(BadInput, queue.push, "x", after=[None])
     refuses(BadInput, queue.push, "x", after=[id], on_dead="never")
+    refuses(BadInput, queue.push, "x", on_dead="cancel")
+    refuses(BadInput, queue.push_many, ["x"], on_dead="cancel")
     refuses(BadInput, queue.push, "x", after=[id], delay=1, due=at(1))
     refuses(BadInput, queue.push, "x", after=[id], group="a")
     assert queue.stats().scheduled == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
@@ -94,6 +94,13 @@ def push_many_after(
     encoded = encode(context, messages, options, now)
     rows = encoded.rows or [encoded.params | {"payload": payload} for payload in encoded.payloads]
     return _push(context, encoded.params, rows, on_conflict, wanted, on_dead, now, connection) if rows else []
+
+
+def refuse_on_dead(on_dead: object) -> NoReturn:
+    """Refuse what a push says about dead letters if its messages wait for none."""
+    raise BadInput(
+        f"on_dead is {on_dead!r}, and after is not given.", "Say with after what to wait for, or leave on_dead out."
+    )
 
 
 def waits(context: Context, messages: Iterable[Message]) -> dict[int, int]:
