@@ -238,7 +238,7 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
         for name in ours
         if re.search(
             "_rates?$|_slots$|_stripes$|claim_rooms|^expire|^(take|end|name|taken|forget)_keys|^result$|^stats_expired$"
-            "|batch|^note_failed$|^uncancelled$|dependencies|^(existing_ids|awaited_tables|is_awaited|freed_heads|free_heads|waits_for)$",
+            "|batch|^note_failed$|^uncancelled$|dependencies|^(existing_ids|awaited_tables|is_awaited|freed_heads|free_heads|waits_for|waiting_fronts|block_fronts)$",
             name,
         )
     }

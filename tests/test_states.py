@@ -72,6 +72,8 @@ def files_of(engine: Engine, operation: str, true: Set[str]) -> set[str]:
     files = {*texts_for(engine.name, row.texts or {operation: ""}, true), *row.others.split()}
     if operation == "promote" and not engine.promotes:
         files.add("create_heads")
+    if operation == "block_fronts" and "dependencies" not in true:
+        files = set()  # no sweep runs it
     return files & {*operations_of(engine.name)} - STILL
 
 
@@ -113,6 +115,7 @@ IN_WORDS = {
     "not grouped": "",
     "at_least_once": "",
     "grouped": "in a grouped queue",
+    "grouped dependencies": "in a grouped queue with dependencies",
     "keep": "with a history",
     "none": "without a history",
     "due": "in a `due` queue",

@@ -107,6 +107,30 @@ def test_many_are_pushed_all_or_none(db: Database) -> None:
     assert payloads(queue) == ["e", "f"]
 
 
+def check_redriven(db: Database) -> None:
+    """What waits for a dead letter of its group lets it pass when it is redriven, also if something else waits between."""
+    for options, group in ({"strict": True}, {}), ({"groups": True}, {"group": "g"}):
+        queue = db.create_queue(f"first {len(group)}", payload="text", dependencies=True, max_attempts=1, **options)
+        other = db.create_queue(f"other {len(group)}", payload="text", dependencies=True)
+        first = queue.push("a", **group)
+        between = other.push("b", after=[(queue.name, first)])
+        for what in ([first], [(other.name, between)]):
+            queue.push("c", after=what, **group)
+        queue.push("d", **group)
+        claimed(queue).fail("no")
+        assert payloads(queue) == []
+        assert queue.redrive(ALL) == 1
+        assert payloads(queue) == ["a"]
+        assert payloads(queue) == ["c"]
+        assert payloads(queue) == [], "it waits for b"
+        assert payloads(other) == ["b"]
+        assert [*payloads(queue), *payloads(queue)] == ["c", "d"]
+
+
+def test_a_dead_letter_that_is_redriven_in_its_group(db: Database) -> None:
+    check_redriven(db)
+
+
 def test_what_has_ended_before(db: Database) -> None:
     queue = made(db)
     id = queue.push("a")
@@ -455,8 +479,9 @@ def _of_the_first(original: Original, part: Dependencies, cursor: Any, table: An
         ("freed_heads", lambda *_: [], check_dependencies),
         ("add_dependencies", _of_the_first, check_many),
         ("waits_for", _with_the_head, test_for_how_many_a_message_waits),
+        ("block_fronts", lambda *_: None, check_redriven),
     ],
-    ids=["freed_too_early", "noted_in_vain", "forgotten", "never_freed", "of_the_first", "counted_with_the_head"],
+    ids="freed_too_early noted_in_vain forgotten never_freed of_the_first counted_with_the_head in_front".split(),
 )
 def test_mutants(
     db: Database,

@@ -55,6 +55,14 @@ class Dependencies(Part):
         """Make the messages due whose heads are `ids`, unless they were rescheduled."""
         self._run(cursor, table, "free_heads", params)
 
+    def waiting_fronts(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Return up to `n` heads of groups that wait for others in front of a message that was pushed before them."""
+        return [row[0] for row in self._rows(cursor, table, "waiting_fronts", params)]
+
+    def block_fronts(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Block those of `ids` that still wait for others, so that the lowest id of their group becomes its head."""
+        self._run(cursor, table, "block_fronts", params)
+
     def forget_dependencies(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Delete the rows `ids`."""
         self._run(cursor, table, "forget_dependencies", params)

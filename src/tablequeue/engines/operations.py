@@ -386,6 +386,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "orphaned_dependencies": Operation(Effect.READ),
     "freed_heads": Operation(Effect.READ),
     "free_heads": Operation(Effect.UPKEEP),
+    "waiting_fronts": Operation(Effect.READ),
+    "block_fronts": Operation(Effect.UPKEEP),
     "forget_dependencies": Operation(Effect.UPKEEP),
     # Progress of messages
     "report_progress": Operation(Effect.UPKEEP),

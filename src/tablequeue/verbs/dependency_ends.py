@@ -56,6 +56,19 @@ def look(context: Context, now: datetime | None, connection: Connection | None =
     return len(heads)
 
 
+def give_way(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
+    """Block messages that wait for others at the head of their groups, if one before them was redriven; return how many.
+
+    Else a message that waits for the redriven one would hold it up for ever. The queue has ordered groups.
+    """
+    dependencies, due = context.engine.dependencies, context.time(FAR, "due")
+    fronts = context.run_apart(dependencies.waiting_fronts, {"due": due, "n": ROWS}, connection)
+    if fronts:
+        blocking: Params = {"ids": context.engine.dump_ids(fronts), "due": due}
+        context.run_apart(dependencies.block_fronts, blocking, connection)
+    return len(fronts)
+
+
 def awaited(cursor: Cursor, table: Table, _: Params) -> bool:
     """Return whether messages wait for those of the queue."""
     engine = _engine(table)

@@ -134,6 +134,7 @@ SWEEPS: Ways[Sweep] = Ways(
     {
         "subscription not ranges": _pumped,
         "dependencies": dependency_ends.look,
+        "dependencies grouped": dependency_ends.give_way,
         "": _swept,
         "expires not results": _expired,
         "expires results": _expired_and_told,

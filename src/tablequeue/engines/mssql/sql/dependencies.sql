@@ -160,6 +160,31 @@ inner join {queue} as message with (rowlock, forceseek) on message.id = head.mes
 where head.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.due_at = @due and message.state in ('scheduled', 'blocked');
 
+-- name: waiting_fronts
+-- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
+-- them: it was redriven, and they may wait for it.
+-- Indexes: {table}__scheduled, {table}__blocked. Locks: shared ones while it reads. A message that another transaction
+-- has locked is passed over: the next sweep finds it.
+declare @n bigint = :n;
+declare @due datetime2(6) = cast(:due as datetime2(6));
+select top (@n) front.id
+from {queue} as front with (rowlock, readpast, readcommittedlock)
+where front.state = 'scheduled' and front.due_at = @due and exists (
+    select 1 from {queue} as earlier with (rowlock, readpast, readcommittedlock)
+    where earlier.group_key = front.group_key and earlier.state = 'blocked' and earlier.id < front.id
+);
+
+-- name: block_fronts
+-- Block those of :ids that still wait for others. Triggers note their groups, so that promote takes the lowest id.
+-- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @due datetime2(6) = cast(:due as datetime2(6));
+update message
+set state = 'blocked'
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.state = 'scheduled' and message.due_at = @due;
+
 -- name: forget_dependencies
 -- Delete the rows :ids. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));

@@ -70,6 +70,12 @@ begin
         {sql free_heads ids=coalesce(locked,'[]') due=far};
         {sql forget_dependencies ids=coalesce(locked,'[]')};
     end if;
+    -- [grouped]
+    select json_arrayagg(id) into found from (
+        {sql waiting_fronts n=1000 due=far}
+    ) as front;
+    {sql block_fronts ids=coalesce(found,'[]') due=far};
+    -- [end]
 end //
 
 -- name: hold_back

@@ -95,6 +95,24 @@ set message.due_at = greatest(
 )
 where message.due_at = cast(:due as datetime(6)) and message.state in ('scheduled', 'blocked');
 
+-- name: waiting_fronts
+-- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
+-- them: it was redriven, and they may wait for it.
+-- Indexes: {table}__state, {table}__blocked. Locks: none.
+select front.id from {queue} as front force index ({table}__state)
+where front.state = 'scheduled' and front.sweep_at = cast(:due as datetime(6)) and exists (
+    select 1 from {queue} as earlier
+    where earlier.group_key = front.group_key and earlier.state = 'blocked' and earlier.id < front.id
+)
+limit :n;
+
+-- name: block_fronts
+-- Block those of :ids that still wait for others. Triggers note their groups, so that promote takes the lowest id.
+-- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set message.state = 'blocked'
+where message.state = 'scheduled' and message.due_at = cast(:due as datetime(6));
+
 -- name: forget_dependencies
 -- Delete the rows :ids. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 delete {dependencies} from {given} straight_join {dependencies} force index (primary) on {dependencies}.id = given.id;

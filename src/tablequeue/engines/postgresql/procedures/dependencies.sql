@@ -10,6 +10,7 @@ create or replace function {queue}_free(p_now timestamptz) returns bigint langua
         awaited text;
         ended bigint[];
         cancelled bigint[];
+        fronts bigint[];
         each_one bigint;
         told boolean;
     begin
@@ -55,6 +56,12 @@ create or replace function {queue}_free(p_now timestamptz) returns bigint langua
         );
         {sql free_heads ids=ended due=far};
         {sql forget_dependencies ids=ended};
+        -- [grouped]
+        fronts := array(
+            {sql waiting_fronts n=1000 due=far}
+        );
+        {sql block_fronts ids=fronts due=far};
+        -- [end]
         return cardinality(ended);
     end;
     $$;

@@ -95,6 +95,23 @@ from {dependencies} as head
 where head.id = any(cast(:ids as bigint[])) and message.id = head.message
     and message.due_at = cast(:due as timestamptz) and message.state in ('scheduled', 'blocked');
 
+-- name: waiting_fronts
+-- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
+-- them: it was redriven, and they may wait for it.
+-- Indexes: {table}__scheduled, {table}__blocked. Locks: none.
+select front.id from {queue} as front
+where front.state = 'scheduled' and front.due_at = cast(:due as timestamptz) and exists (
+    select 1 from {queue} as earlier
+    where earlier.group_key = front.group_key and earlier.state = 'blocked' and earlier.id < front.id
+)
+limit :n;
+
+-- name: block_fronts
+-- Block those of :ids that still wait for others. Triggers note their groups, so that promote takes the lowest id.
+-- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
+update {queue} set state = 'blocked'
+where id = any(cast(:ids as bigint[])) and state = 'scheduled' and due_at = cast(:due as timestamptz);
+
 -- name: forget_dependencies
 -- Delete the rows :ids. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 delete from {dependencies} where id = any(cast(:ids as bigint[]));

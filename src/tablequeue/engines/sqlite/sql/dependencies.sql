@@ -93,6 +93,23 @@ from {dependencies} as head
 where head.id in (select value from json_each(:ids)) and message.id = head.message
     and message.due_at = :due and message.state in ('scheduled', 'blocked');
 
+-- name: waiting_fronts
+-- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
+-- them: it was redriven, and they may wait for it.
+-- Indexes: {table}__scheduled, {table}__blocked. Locks: none.
+select front.id from {queue} as front
+where front.state = 'scheduled' and front.due_at = :due and exists (
+    select 1 from {queue} as earlier
+    where earlier.group_key = front.group_key and earlier.state = 'blocked' and earlier.id < front.id
+)
+limit :n;
+
+-- name: block_fronts
+-- Block those of :ids that still wait for others. A trigger makes the lowest id of the group its head.
+-- Index: the primary key. Locks: the database. A crash leaves all or nothing.
+update {queue} set state = 'blocked'
+where id in (select value from json_each(:ids)) and state = 'scheduled' and due_at = :due;
+
 -- name: forget_dependencies
 -- Delete the rows :ids. Index: the primary key. Locks: the database. A crash leaves all or nothing.
 delete from {dependencies} where id in (select value from json_each(:ids));
