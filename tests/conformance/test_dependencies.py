@@ -108,7 +108,7 @@ def test_many_are_pushed_all_or_none(db: Database) -> None:
 
 
 def check_redriven(db: Database) -> None:
-    """What waits for a dead letter of its group lets it pass when it is redriven, also if something else waits between."""
+    """What waits for a dead letter of its group, or by way of another message, lets it pass when it is redriven."""
     for options, group in ({"strict": True}, {}), ({"groups": True}, {"group": "g"}):
         queue = db.create_queue(f"first {len(group)}", payload="text", dependencies=True, max_attempts=1, **options)
         other = db.create_queue(f"other {len(group)}", payload="text", dependencies=True)

@@ -57,9 +57,9 @@ def look(context: Context, now: datetime | None, connection: Connection | None =
 
 
 def give_way(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
-    """Block messages that wait for others at the head of their groups, if one before them was redriven; return how many.
+    """Block the heads of groups that wait for others, if a message before them was redriven; return how many.
 
-    Else a message that waits for the redriven one would hold it up for ever. The queue has ordered groups.
+    Else such a head, which may wait for that message, would hold it up for ever. The queue has ordered groups.
     """
     dependencies, due = context.engine.dependencies, context.time(FAR, "due")
     fronts = context.run_apart(dependencies.waiting_fronts, {"due": due, "n": ROWS}, connection)
