@@ -20,7 +20,7 @@ PLOTS = DOCS / "performance"
 
 # In the order of the page.
 WORKLOADS = (
-    "one_by_one", "bulk", "cost", "topics", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark",
+    "one_by_one", "bulk", "cost", "topics", "held_snapshot", "contention", "fan_in", "backlog", "crowd", "sizes", "spark",
     "spark_lakes", "workers", "idle", "lateness", "sqs",
 )  # fmt: skip
 

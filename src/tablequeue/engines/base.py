@@ -93,7 +93,7 @@ def ending(message: str, queue: str) -> str:
         f"    select other.id from {queue} as other\n"
         f"    where other.batch_id = {message}.batch_id and other.state = 'ready'\n"
         f"    order by other.id desc limit 1\n"
-        f") is null then {message}.batch_id end as ending"
+        f") is null then {message}.batch_id end"
     )
 
 
@@ -502,7 +502,7 @@ class EngineBase(ABC):
             # completion returns besides.
             "extra": expiry["expires_at"] + (", batch_id" if definition.batches else ""),
             "in_batch": f", {self.batch_parameter}" if definition.batches else "",
-            "ending": f", {ending(self.completed or queue, queue)}" if definition.batches else "",
+            "ending": f", {ending(self.completed or queue, queue)} as ending" if definition.batches else "",
             **expiry,
             **self.topic_words(table),
         }

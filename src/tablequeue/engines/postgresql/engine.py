@@ -169,14 +169,14 @@ class PostgreSQL(Engine):
         array_type = "bytea" if definition.payload == "bytes" else "text"
         waiting, notifying, pushing = (f"hashtextextended('{table.channel}', {key})" for key in LOCKS)
         words = super().words(table, state)
-        completed = f", {ending('finished', words['queue'])}" if definition.batches else ""
+        may_end = ending("finished", words["queue"])
         return {
             **words,
             # Of a queue with batches: which of them the rows of `finished` may end; that, as the end of a completion;
             # and the column that it needs.
-            "completed_ending": completed,
-            "then_ending": f"\n)\nselect id{completed}\nfrom finished" if completed else "",
-            "and_batch": ", batch_id" if completed else "",
+            "may_end": may_end,
+            "then_ending": f"\n)\nselect id, {may_end} as ending\nfrom finished" if definition.batches else "",
+            "and_batch": ", batch_id" if definition.batches else "",
             # In a full array of errors: the place of the last one of the first, and that of the first one of the last.
             "last_first": str(FIRST_ERRORS - 1),
             "before_last": str(LAST_ERRORS - 2),

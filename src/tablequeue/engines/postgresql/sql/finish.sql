@@ -38,7 +38,8 @@ returning id;
 -- Complete the messages of :ids that are held under :held. If these are all :number of them, claim up to :n ready
 -- messages under a new lease, as claim does. One round trip and one flush for both.
 -- Returns a row for each claimed message; or, if fewer were completed, one row with the ids of those. In a queue with
--- batches also such a row if a batch may end, with that batch; it names the batch of a message if no other is ready.
+-- batches also such a row if a batch may end, with that batch; it names the batch of a message if no other is ready,
+-- which it does not look up if it has claimed one.
 -- Indexes: the primary key, {table}__ready. Locks: the rows. A crash leaves all of it or nothing.
 with finished as (
     delete from {queue}
@@ -80,18 +81,22 @@ with finished as (
     ))
     -- [end]
     returning
-        {claimed_names}{and_slot}
+        {claimed_names}{and_slot}{and_batch}
 )
 -- [not batches]
 select *, null as finished from claimed
 union all
 select {claimed_nulls}{and_null}, array_agg(id) from finished
 having count(*) < :number;
+-- [batches not fair]
+select {claimed_names}, null as ending, null as finished from claimed
+-- [batches fair]
+select {claimed_names}, slot, null as ending, null as finished from claimed
 -- [batches]
-select *, null as ending, null as finished from claimed
 union all
 select {claimed_nulls}{and_null}, array_agg(ending), array_agg(id) from (
-    select id{completed_ending} from finished
+    select id, case when batch_id = any(array(select batch_id from claimed)) then null else {may_end} end as ending
+    from finished
 ) as completed
 having count(*) < :number or count(ending) > 0;
 -- [end]
