@@ -294,4 +294,5 @@ def check_results(database: Database) -> None:
     assert batch.results(2) == {a.id: {"n": 1}, c.id: "c"}
     assert batch.results(2, after=c.id) == {d.id: [4]}
     queue.purge_history(0)
-    assert batch.results() == {}
+    with pytest.raises(BatchNotFound):
+        batch.results()

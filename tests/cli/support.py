@@ -45,6 +45,7 @@ COMMANDS = [
     "dead redrive work",
     "move work new",
     "batch show 1",
+    "batch results 1",
     "batch cancel 1",
     "history list work",
     "archive work --to lake --older-than 0",

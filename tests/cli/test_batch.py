@@ -1,4 +1,4 @@
-"""`tablequeue batch`: show and cancel."""
+"""`tablequeue batch`: list, show, results and cancel."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def test_show_and_cancel(run: Run, db: Database) -> None:
     assert lines(run("batch", "cancel", batch.id, "--json")) == [{"batch": batch.id, "cancelled": 0}]
 
 
+def test_results(run: Run, db: Database) -> None:
+    totals = db.create_queue("totals", batches=True, results=True)
+    with totals.batch() as batch:
+        batch.push_many([[1, 2], ["ä"], None])
+    first, second = claimed(totals), claimed(totals)
+    first.complete(result=3)
+    second.complete(result={"of": "ä"})
+    shown = [{"id": first.id, "result": 3}, {"id": second.id, "result": {"of": "ä"}}]
+    assert lines(run("batch", "results", batch.id, "--json")) == shown
+    assert lines(run("batch", "results", batch.id, "--after", first.id, "-n", 1, "--json")) == shown[1:]
+    assert '{"of": "ä"}' in run("batch", "results", batch.id).stdout
+
+
 def test_a_list_has_the_open_batches(run: Run, db: Database) -> None:
     reports = db.create_queue("reports", batches=True)
     ids = []
@@ -53,7 +66,7 @@ def test_a_list_has_the_open_batches(run: Run, db: Database) -> None:
 
 def test_a_batch_that_is_not_there(run: Run, db: Database) -> None:
     db.create_queue("reports", batches=True)
-    for words in ("show", "cancel"):
+    for words in ("show", "cancel", "results"):
         assert "There is no batch 7." in run("batch", words, 7, code=1).stderr
     db.queue("reports").drop()
     assert "There is no batch 7." in run("batch", "show", 7, code=1).stderr

@@ -1,4 +1,4 @@
-"""`tablequeue batch`: the open batches of a queue, the progress of one, and its end before its time."""
+"""`tablequeue batch`: the open batches of a queue, the progress of one, its results, and its end before its time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tablequeue.cli.options import COUNT, ID
 from tablequeue.cli.output import print_fields, print_json, print_table
 from tablequeue.ext import context_of
 from tablequeue.model.batch import BatchProgress
+from tablequeue.model.payload import json_text
 from tablequeue.verbs.batches import Batch, progress_of_open
 
 TIMES = ("opened_at", "failed_at", "ended_at")
@@ -56,6 +57,22 @@ def show(settings: Settings, id: int) -> None:
         print_json(values)
     else:
         print_fields({name: time_text(value) if name in TIMES else value for name, value in values.items()})
+
+
+@batch.command()
+@click.argument("id", type=ID)
+@click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Maximum number of results.")
+@click.option("--after", type=ID, default=0, help="Only results of messages with higher ids.")
+@click.pass_obj
+def results(settings: Settings, id: int, number: int, after: int) -> None:
+    """List the results of the finished messages of the batch ID, by the ids of the messages."""
+    with settings.database() as database:
+        found = database.batch(id).results(number, after=after)
+    if settings.json:
+        for message, result in found.items():
+            print_json({"id": message, "result": result})
+    else:
+        print_table(("id", "result"), ((message, json_text(result)) for message, result in found.items()))
 
 
 @batch.command()

@@ -176,10 +176,13 @@ class Batch:
 
         For a queue with `results`; else `BadInput`. A message is missing if it is not finished, was completed without a
         result, or is no longer in the history. Those who read all results give the last id as the next `after`.
+        `BatchNotFound` if the batch has been forgotten with the history.
         """
         check(self._context.table, WAITS)
         params: Params = {"id": self.id, "after": checked_id(after), "n": count(n, "n")}
         rows = self._context.run(self._context.engine.batches.batch_results, params)
+        if not rows and not self._context.run(self._context.engine.batches.find_batch, {"id": self.id}):
+            raise _not_found(self.id)
         return {id: json.loads(result) for id, result in rows.items()}
 
     def cancel(self, *, now: datetime | None = None) -> int:
