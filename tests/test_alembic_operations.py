@@ -241,6 +241,7 @@ def test_what_is_refused_online(place: Place) -> None:
     refused: dict[str, Work] = {
         "unexpected keyword argument 'lifo'": lambda op: op.create_queue("emails", lifo=True),
         "no queue 'emails'": lambda op: op.drop_queue("emails"),
+        "sqlite has no schemas": lambda op: op.create_queue("emails", schema="mail"),
         "'events' is a topic": lambda op: op.install_procedures("events"),
     }
     for words, work in refused.items():

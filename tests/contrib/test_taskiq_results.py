@@ -99,9 +99,21 @@ def test_what_is_no_json_is_an_error_that_says_so(tmp_path: Any) -> None:
             await one.set_result("a", result(object()))
             found = await one.get_result("a")
             assert found.is_err
-            assert "cannot be written as JSON" in str(found.error)
+            assert "cannot be kept as JSON" in str(found.error)
             with pytest.raises(ResultSetError):
                 await one.set_progress("a", TaskProgress(state="S", meta=object()))
+
+    asyncio.run(main())
+
+
+@only("mariadb")
+def test_what_is_too_large_is_an_error_that_says_so(url: str) -> None:
+    async def main() -> None:
+        async with backend(url) as one:
+            await one.set_result("a", result("x" * 2**24))
+            found = await one.get_result("a")
+            assert found.is_err
+            assert "max_allowed_packet" in str(found.error)
 
     asyncio.run(main())
 

@@ -16,7 +16,7 @@ from tablequeue.engines.base import Params, Statements
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
-from tablequeue.errors import BadUrl
+from tablequeue.errors import BadInput, BadUrl
 
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Statements)
@@ -73,6 +73,8 @@ def engine_of(context: MigrationContext, schema: str | None) -> Engine:
     dialect = context.dialect
     check_kind(dialect.name)
     engine_type = engine_class(dialect.name)
+    if schema is not None and not engine_type.has_schemas:
+        raise BadInput(f"{dialect.name} has no schemas.", "Leave schema out.")
     if not context.as_sql and dialect.driver not in {*engine_type.drivers, *engine_type.async_drivers}:
         raise BadUrl(
             f"tablequeue does not speak {dialect.name} through the driver {dialect.driver}.",

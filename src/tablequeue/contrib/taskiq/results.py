@@ -12,7 +12,7 @@ from taskiq.depends.progress_tracker import TaskProgress
 from taskiq.exceptions import ResultGetError, ResultSetError
 
 from tablequeue.contrib.task_results import Store
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, BadPayload
 from tablequeue.model.pacing import Duration, in_seconds
 
 DAY = 86400.0
@@ -49,15 +49,18 @@ class ResultBackend(AsyncResultBackend[Any]):
             self._opened = None
 
     async def set_result(self, task_id: str, result: TaskiqResult[Any]) -> None:
-        """Keep the result. If it cannot be written as JSON, an error that says so is kept instead."""
-        try:
-            body = result.model_dump_json()
-        except PydanticSerializationError as error:
-            words = f"The result of the task cannot be written as JSON: {error}"
-            result = result.model_copy(update={"is_err": True, "return_value": None, "error": TypeError(words)})
-            body = result.model_dump_json()
+        """Keep the result; or an error that says so, if it is no JSON, or too large for the database."""
         self._reported.pop(task_id, None)
-        await asyncio.to_thread(self._store.put, task_id, body.encode(), self._expires, not result.is_err)
+        try:
+            await self._put(task_id, result)
+        except (PydanticSerializationError, BadPayload) as error:
+            words = f"The result of the task cannot be kept as JSON: {error}"
+            failed = result.model_copy(update={"is_err": True, "return_value": None, "error": TypeError(words)})
+            await self._put(task_id, failed)
+
+    async def _put(self, task_id: str, result: TaskiqResult[Any]) -> None:
+        body = result.model_dump_json().encode()
+        await asyncio.to_thread(self._store.put, task_id, body, self._expires, not result.is_err)
 
     async def is_result_ready(self, task_id: str) -> bool:
         """Return whether the result is there."""
