@@ -74,6 +74,7 @@ LEFT_OUT: dict[str, str] = {
     r"test_(walks|pgbouncer|settings)\.py": POSTGRESQL,
     r"topics/test_(bulk_writes|topics_postgresql|topic_mutants)\.py": POSTGRESQL,
     r"test_(mariadb_packets|look_alikes)\.py|topics/test_topics_mariadb\.py": MARIADB,
+    r"test_taskiq_results\.py::test_what_is_too_large": MARIADB,
     r"conformance/test_async\.py::test_the_url_for_calls": "It has no async drivers whose URLs are translated.",
     r"spark/test_topic\.py::TestSequencing": "It takes the lock of PostgreSQL's sequencing.",
     r"test_connections\.py::test_(an_idle|a_server_that_becomes)": "It has no such time-out, and no such switch.",
