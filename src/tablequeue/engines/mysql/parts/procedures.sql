@@ -24,3 +24,12 @@ select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups 
 -- name: table_of_entry
 -- The table of a row of the catalogue. Until version 3 the entries did not name it.
 coalesce(json_unquote(json_extract(definition, '$.table')), concat('tq_', name))
+
+-- name: all_or_nothing
+-- The last declaration of a procedure, and its first statement: its transaction, if `ours`, and what undoes it.
+declare exit handler for sqlexception
+begin
+    call {queue}_undo(ours);
+    resignal;
+end;
+call {queue}_begin(ours);

@@ -247,12 +247,7 @@ begin
     declare p_then_push, p_failed_push, p_on_dead, p_producer {text};
     declare p_now datetime(6);
     declare members longtext character set ascii;
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_list(p_messages);
     call {queue}_options(p_options, '["then", "failed", "on_dead", "producer", "now"]');
     select
@@ -296,12 +291,7 @@ begin
     declare ours boolean;
     declare p_now, opened, failed, ended datetime(6);
     declare waiting, held, finished, dead, gone, cancelled bigint;
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_options(p_options, '["now"]');
     select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
     from json_table(p_options, '$' columns (clock json path '$.now')) as options;

@@ -163,12 +163,7 @@ begin
     -- [group_rate]
     declare p_groups longtext character set ascii;
     -- [end]
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     -- [at_least_once]
     call {queue}_options(p_options, '["n", "consumer", "lease", "now"]');
     -- [end]
@@ -291,12 +286,7 @@ begin
     -- [group_rate]
     declare p_groups longtext character set ascii;
     -- [end]
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_options(p_options, '["n", "consumer", "now"]');
     select
         coalesce(n, 1), if(json_type(consumer) = 'STRING', json_unquote(consumer), user()),

@@ -31,12 +31,7 @@ begin
     declare ours boolean;
     declare p_now datetime(6);
     declare there, gone longtext character set ascii;
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_list(p_ids);
     call {queue}_options(p_options, '["now"]');
     select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
@@ -86,12 +81,7 @@ begin
     -- [batches]
     declare endings, in_batches longtext character set ascii;
     -- [end]
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_list(p_ids);
     -- [not results]
     call {queue}_options(p_options, '["now"]');
@@ -181,12 +171,7 @@ begin
     declare p_delay double;
     declare p_now datetime(6);
     declare outcome varchar(9) character set ascii default 'lost';
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_options(p_options, '["retry_in", "now"]');
     select retry_in, if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_delay, p_now
     from json_table(p_options, '$' columns (
@@ -264,12 +249,7 @@ begin
     declare p_delay double;
     declare p_now datetime(6);
     declare held, ended longtext character set ascii;
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_list(p_ids);
     call {queue}_options(p_options, '["delay", "now"]');
     select coalesce(delay, 0), if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_delay, p_now
@@ -320,12 +300,7 @@ begin
     declare ours boolean;
     declare p_lease double;
     declare p_now, lease_end datetime(6);
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_options(p_options, '["seconds", "now"]');
     select coalesce(seconds, {lease}), if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_lease, p_now
     from json_table(p_options, '$' columns (

@@ -161,12 +161,7 @@ begin
     declare pushed bigint;
     declare p_on_conflict, p_producer {text};
     declare p_now datetime(6);
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_options(
         p_options,
         -- [dependencies]
@@ -224,12 +219,7 @@ begin
             place for ordinality, value json path '$'
         )) as batch order by place;
     declare continue handler for not found set done = true;
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_list(p_messages);
     -- [dependencies]
     call {queue}_options(
@@ -349,12 +339,7 @@ begin
     declare p_on_conflict, p_producer {text};
     declare p_now datetime(6);
     declare ids longtext character set ascii;
-    declare exit handler for sqlexception
-    begin
-        call {queue}_undo(ours);
-        resignal;
-    end;
-    call {queue}_begin(ours);
+    {all_or_nothing}
     call {queue}_list(p_messages);
     call {queue}_options(p_options, '["on_conflict", "producer", "now"]');
     select
