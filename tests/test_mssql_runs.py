@@ -35,7 +35,7 @@ LEFT_OUT: dict[str, str] = {
     # -- what SQL Server has not --
     r"conformance/test_async_transactions\.py": "No async driver of SQL Server is supported; see its page.",
     r"contrib/django/test_backend\.py": "Django has no backend for SQL Server.",
-    r"contrib/celery/test_backend\.py::test_(get_is_woken|a_fork)": "Nothing notifies who waits for a result there.",
+    r"contrib/celery/test_backend\.py::test_(get_is_woken|a_fork)": "SQL Server notifies nobody of a result.",
     r"test_batches\.py::test_one_of_two_ends_a_batch": "Its look at open batches passes over one that another "
     "transaction ends, so the mutant, which does not lock the row, pushes no second callback.",
     r"test_low_water\.py": "Only engines whose index keeps dead entries have a low-water mark.",

@@ -32,7 +32,7 @@ COMPARED: Mapping[Kind, Sequence[str]] = {
 
 @comparators.dispatch_for("schema")
 def propose(autogenerate: AutogenContext, upgrade: UpgradeOps, schemas: object) -> None:
-    """Compare what was declared with what is there."""
+    """Compare the declared queues, topics and subscriptions with those of the database."""
     for metadata in to_list(autogenerate.metadata):
         for schema, declared in declared_with(metadata):
             with refusing(), opened(autogenerate.migration_context, schema) as database:

@@ -149,7 +149,7 @@ def check_a_part_that_was_killed_is_counted(url: str) -> None:
 
 
 def check_a_chord_waits_for_the_database(url: str) -> None:
-    """A database that is away for a moment is no error of the chord, nor of who looks for complete ones."""
+    """A chord ends as usual if the database is away for a moment. So does the look for complete chords."""
     with application(url) as app:
         for step in ("read", "returned"):
             chord = Chord(app, 2)
