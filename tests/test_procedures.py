@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from contextlib import nullcontext
 from time import sleep
 from typing import Any
 
 import pytest
+from psycopg import ClientCursor
 
-from tablequeue import ALL, Backoff, Database, Queue, errors
+from tablequeue import ALL, Backoff, Database, NewMessage, Queue, errors
 from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.definition import Delivery
@@ -461,6 +463,56 @@ def test_a_name_that_another_queue_has_is_refused(db: Database) -> None:
     assert db.create_queue("orders_push").push(1)
 
 
+def check_groups(db: Database) -> None:
+    """What ends the first message of a group makes the next one ready at once, by both protocols of PostgreSQL."""
+    queue = made(db, groups=True, batches=True, max_attempts=1)
+    with session(db) as one:
+        # psycopg sends the parameters apart, as the extended protocol has it, but not with its ClientCursor.
+        for one.cursor in (one.cursor, ClientCursor(one.cursor.connection)):
+            with queue.batch() as batch:
+                batch.push_many(NewMessage(each, group="g") for each in range(4))
+            first, second, third, fourth = [*ids_of(queue.peek()), *ids_of(queue.peek(3, state="blocked"))]
+            token = one.call("pop")[0][-1]
+            one.call("complete", ids=[first], token=token)
+            assert ids_of(queue.peek()) == [second]
+            token = one.call("pop")[0][-1]
+            one.call("fail", id=second, token=token, error="no")
+            assert ids_of(queue.peek()) == [third]
+            one.call("cancel", ids=[third])
+            assert ids_of(queue.peek()) == [fourth]
+            last = queue.push(4, group="g")
+            one.call("cancel_batch", id=batch.id)
+            assert ids_of(queue.peek()) == [last]
+            queue.cancel(last)
+
+
+@pytest.mark.parametrize("kind", [BY_NAME["postgresql"]], indirect=True, ids=["postgresql"])
+def test_groups_go_on_by_both_protocols(db: Database) -> None:
+    check_groups(db)
+
+
+@pytest.mark.parametrize("kind", [BY_NAME["postgresql"]], indirect=True, ids=["postgresql"])
+@pytest.mark.parametrize("file", ["complete", "fail", "cancel", "cancel_batch"])
+def test_the_check_notices_groups_that_go_on_by_one(db: Database, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewrite(monkeypatch, file, r"not within(?= then\s+perform \{queue\}_promote)", "now() = statement_timestamp()")
+    with pytest.raises(AssertionError):
+        check_groups(db)
+
+
+def rewrite(monkeypatch: pytest.MonkeyPatch, file: str, pattern: str, by: str) -> None:
+    """Let procedures be made of another template than that of their file."""
+    whole = procedures.template
+
+    def template(engine: str, name: str) -> str:
+        if name != file:
+            return whole(engine, name)
+        text, found = re.subn(pattern, by, whole(engine, name))
+        assert found, "the mutant is no mutant"
+        return text
+
+    monkeypatch.setattr(procedures, "template", template)
+
+
 # Of MariaDB's, which see to transactions themselves: what is wrong with which template.
 BROKEN = {
     "no_savepoint": ("begin", "savepoint tablequeue"),
@@ -475,13 +527,7 @@ def test_the_check_notices_procedures_that_undo_nothing(
     db: Database, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, part = BROKEN[broken]
-    whole = procedures.template
-    assert part in whole("mysql", file), "the mutant is no mutant"
-
-    def template(engine: str, name: str) -> str:
-        return whole(engine, name).replace(part, "do 0") if name == file else whole(engine, name)
-
-    monkeypatch.setattr(procedures, "template", template)
+    rewrite(monkeypatch, file, part, "do 0")
     with pytest.raises((AssertionError, errors.TablequeueError)):
         check_undone(db)
 

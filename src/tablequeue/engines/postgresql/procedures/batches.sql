@@ -270,7 +270,7 @@ create or replace function {queue}_cancel_batch(
         perform {queue}_batch(p_id); -- an error, if there is none
         cancelled := {queue}_cancel_all(p_id, 1, p_now);
         -- [grouped]
-        if now() = statement_timestamp() then
+        if not within then
             perform {queue}_promote(1000, p_now);
         end if;
         -- [end]

@@ -74,7 +74,7 @@ create or replace function {queue}_cancel(
 ) returns table (id bigint, told boolean)
 language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
-    -- [batches]
+    -- [batches or grouped]
     declare
         within boolean := {is_within};
     -- [end]
@@ -82,7 +82,7 @@ language plpgsql security definer set search_path = pg_catalog, {schema}, pg_tem
         return query
             {sql cancel};
         -- [grouped]
-        if now() = statement_timestamp() then
+        if not within then
             perform {queue}_promote(1000, p_now);
         end if;
         -- [batches]
@@ -128,6 +128,8 @@ create or replace function {queue}_complete(
         ending bigint;
         endings bigint[];
         in_batches bigint[];
+    -- [batches or grouped]
+    declare
         within boolean := {is_within};
     -- [end]
     begin
@@ -202,7 +204,7 @@ create or replace function {queue}_complete(
         select id, p_result from unnest(held) as done (id) where p_result is not null;
         -- [end]
         -- [grouped]
-        if now() = statement_timestamp() then
+        if not within then
             perform {queue}_promote(1000, p_now);
         end if;
         -- [batches]
@@ -240,7 +242,7 @@ create or replace function {queue}_fail(
         waited_for boolean;
         -- [at_least_once]
         ended bigint;
-        -- [batches]
+        -- [batches or grouped]
         within boolean := {is_within};
         -- [end]
         -- [ranges]
@@ -307,7 +309,7 @@ create or replace function {queue}_fail(
         perform {queue}_notify(waited_for);
         -- [end]
         -- [grouped]
-        if new_state in ('dead', 'cancelled', 'blocked') and now() = statement_timestamp() then
+        if new_state in ('dead', 'cancelled', 'blocked') and not within then
             perform {queue}_promote(1000, p_now);
         end if;
         -- [batches]
