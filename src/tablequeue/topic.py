@@ -118,11 +118,10 @@ class Topic:
                 "Leave ordered out, or create a topic with groups=True.",
             )
         topics.follow_rename(self._context)
-        keep = self.definition.keep
         wanted = SubscriptionDefinition(
             payload=self.definition.payload,
             groups=ordered,
-            history="keep" if isinstance(keep, str) else keep,
+            history=self.definition.history_of_detached,
             topic=self.name,
             **given,
         )

@@ -164,6 +164,9 @@ def test_sql_of_a_topic_and_of_a_subscription(run: Run, dialect: str) -> None:
     assert "tq_events__s2__ranges" in subscribed
     assert "'events/mail'" in subscribed
     assert '"groups": true' in subscribed
+    assert '"history": "keep"' in subscribed
+    for keep, history in (("3600", "3600.0"), ("consumed", '"keep"')):
+        assert f'"history": {history}' in printed("create", "events/mail", "--keep", keep)
     assert printed("topic_push", "events") in printed("push", "events", "--topic")
     for part in ("range_claim", "claim"):
         assert printed(part, "events/mail") in printed("pop", "events/mail")

@@ -98,12 +98,12 @@ def definition_of(kind: Kind, name: str, given: Mapping[str, Any]) -> Definition
         raise BadInput(f"A {kind} has no option {min(unknown)!r}.", f"Options are: {', '.join(known)}.")
     options = {**given}
     if kind == "subscription":
-        keep = TopicDefinition(keep=options.pop("keep", "forever")).keep
+        topic = TopicDefinition(keep=options.pop("keep", "forever"))
         options.pop("number", None)
         options |= {
             "topic": name.partition("/")[0],
             "groups": options.pop("ordered", False),
-            "history": "keep" if isinstance(keep, str) else keep,
+            "history": topic.history_of_detached,
         }
     return KINDS[kind](**options)
 

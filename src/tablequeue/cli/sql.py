@@ -17,7 +17,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.printed import kind_of, operations, script, without_comments
 from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput
-from tablequeue.model.definition import KINDS, Definition, Kind
+from tablequeue.model.definition import KINDS, Definition, Kind, TopicDefinition
 from tablequeue.model.states import STATES
 
 
@@ -65,7 +65,8 @@ def sql(
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
-    The options give the definition of QUEUE, which may be a topic or a subscription. Without OPERATION, the operations
+    The options give the definition of QUEUE, which may be a topic or a subscription; for a subscription --payload and
+    --keep are those of its topic. Without OPERATION, the operations
     are listed. Nothing is run, and no database is needed.
 
     The client of the database (psql, mariadb, sqlite3) can run create, drop, upgrade, procedures and grant as they are
@@ -103,7 +104,7 @@ def sql(
 
 def _check_options(ctx: click.Context, kind: Kind) -> None:
     """Refuse options that do not go with what the operation is about."""
-    own = {*OPTIONS[kind], "payload"} | ({"number"} if kind == "subscription" else set())
+    own = {*OPTIONS[kind], "payload"} | ({"number", "keep"} if kind == "subscription" else set())
     for name in sorted({*OPTIONS["queue"], *OPTIONS["topic"], *OPTIONS["subscription"], "number"} - own):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} does not go with a {kind}.")
@@ -114,6 +115,7 @@ def _definition(kind: Kind, name: str, options: Mapping[str, Any]) -> Definition
     if kind == "subscription":
         topic, _ = topic_and_name(name)
         fields |= {"groups": fields.pop("ordered"), "payload": options["payload"], "topic": topic}
+        fields["history"] = TopicDefinition(keep=options["keep"]).history_of_detached
     return KINDS[kind](**fields)
 
 

@@ -332,6 +332,11 @@ class TopicDefinition(Definition):
     def takes_groups(self) -> bool:
         return True
 
+    @property
+    def history_of_detached(self) -> History:
+        """The `history` of its subscriptions: what they detach is kept as long as the log, or longer."""
+        return "keep" if isinstance(self.keep, str) else self.keep
+
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDefinition(Definition):
