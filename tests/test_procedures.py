@@ -468,7 +468,8 @@ def check_groups(db: Database) -> None:
     queue = made(db, groups=True, batches=True, max_attempts=1)
     with session(db) as one:
         # psycopg sends the parameters apart, as the extended protocol has it, but not with its ClientCursor.
-        for one.cursor in (one.cursor, ClientCursor(one.cursor.connection)):
+        for cursor in (one.cursor, ClientCursor(one.cursor.connection)):
+            one.cursor = cursor
             with queue.batch() as batch:
                 batch.push_many(NewMessage(each, group="g") for each in range(4))
             first, second, third, fourth = [*ids_of(queue.peek()), *ids_of(queue.peek(3, state="blocked"))]

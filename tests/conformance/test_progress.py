@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -111,8 +112,8 @@ def test_subscriptions(db: Database) -> None:
     assert found.fraction == 0.5
 
 
-def test_in_a_callers_transaction(db: Database, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    always(monkeypatch)
+def test_in_a_callers_transaction(db: Database, caller: Caller) -> None:
+    """A report that was rolled back makes no later one dropped."""
     queue, message = started(db)
     for end, after in ((caller.rollback, None), (caller.commit, 0.5)):
         message.progress(0.5, now=at(1), connection=caller.connection)
@@ -158,7 +159,6 @@ async def test_in_an_async_callers_transaction(place: Place, kind: Kind, db: Dat
                 assert fraction(db.queue(driver), message.id) is None
                 await connection.commit()
                 await message.release()
-                message.claim.reported = (0.0, 0.0)
                 await refuses_async(LeaseLost, message.progress, 0.75, connection=connection)
             await engine.dispose()
 
@@ -229,6 +229,20 @@ def test_a_mutant_that_writes_each_report(db: Database, monkeypatch: pytest.Monk
     monkeypatch.setattr(progress, "_is_dropped", lambda *_: False)
     with pytest.raises(AssertionError):
         test_one_write_a_second(db, monkeypatch)
+
+
+def test_a_mutant_that_counts_what_a_rollback_undoes(
+    db: Database, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = progress.report
+
+    def counting(context: Any, claim: Any, fraction: float, *given: Any) -> None:
+        report(context, claim, fraction, *given)
+        claim.reported = monotonic(), fraction
+
+    monkeypatch.setattr(progress, "report", counting)
+    with pytest.raises(AssertionError):
+        test_in_a_callers_transaction(db, caller)
 
 
 @in_loop

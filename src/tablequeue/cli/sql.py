@@ -65,9 +65,9 @@ def sql(
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
-    The options give the definition of QUEUE, which may be a topic or a subscription; for a subscription --payload and
-    --keep are those of its topic. Without OPERATION, the operations
-    are listed. Nothing is run, and no database is needed.
+    The options give the definition of QUEUE, which may be a topic or a subscription; for a subscription, --payload and
+    --keep are those of its topic. Without OPERATION, the operations are listed. Nothing is run, and no database is
+    needed.
 
     The client of the database (psql, mariadb, sqlite3) can run create, drop, upgrade, procedures and grant as they are
     printed. In an upgrade, statements for tables that not every queue has are in comments. In other operations a word

@@ -238,7 +238,8 @@ class Claim:
         connection, now   see `Consumer`. In a transaction of the caller's others see it after the commit.
 
         At most one write a second: a call within a second of the last write is dropped, unless it is the first one of
-        the claim or reports 1. So the last of several calls may not be seen. The first report in a queue makes a table.
+        the claim or reports 1. So the last of several calls may not be seen. A write in a transaction of the caller's
+        makes no later call dropped, because a rollback may undo it. The first report in a queue makes a table.
 
         `LeaseLost`, and no change, if the claim is no longer held; a call that is dropped does not look. `BadInput`
         where delivery is at most once, in subscriptions that are not ordered, and on SQL Server.

@@ -62,7 +62,8 @@ def report(
     make(context, connection)
     if not context.run(context.engine.progress.report_progress, params, connection):
         raise not_held([claim.id], 1, "changed")
-    claim.reported = monotonic(), fraction
+    if connection is None:  # else a rollback may undo it
+        claim.reported = monotonic(), fraction
     if monotonic() >= context.table.next_forget:
         gone = context.run_apart(context.engine.progress.forget_progress, {"n": FORGET_SIZE}, connection)
         context.table.next_forget = 0.0 if gone == FORGET_SIZE else monotonic() + FORGET_EVERY
@@ -102,7 +103,7 @@ def reported(context: Context, messages: Iterable[Message]) -> dict[int, Progres
 
 
 def _is_dropped(claim: Claim, fraction: float) -> bool:
-    """Whether the last write is less than a second ago, unless this report is the first one that says 1."""
+    """Whether the last committed write is less than a second ago, unless this report is the first one that says 1."""
     at, last = getattr(claim, "reported", (-REPORT_EVERY, 0.0))
     return monotonic() - at < REPORT_EVERY and (fraction < 1 or last == 1)
 
