@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from importlib import resources
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,16 @@ def test_what_runs_in_autocommit(name: str) -> None:
 
 
 def files_of(name: str) -> list[Path]:
-    folder = Path(inspect.getfile(engine_class(name))).parent
-    return sorted(folder.glob("*/*.sql"))
+    """The files of an engine, and those that engines share."""
+    engines = Path(inspect.getfile(Part)).parent
+    return sorted(file for folder in (engines, engines / name) for file in folder.glob("*/*.sql"))
+
+
+def statements_of(folder: str) -> dict[str, str]:
+    """The texts in a folder of engines by name, without their headers."""
+    files = Path(inspect.getfile(Part)).parent.joinpath(folder).glob("*/*.sql")
+    named = [text.partition("\n")[::2] for file in files for text in file.read_text("utf-8").split("\n-- name: ")[1:]]
+    return {name: re.sub(r"(?m)^\s*(-- [^\[].*)?\n", "", f"{text}\n") for name, text in named}
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -102,6 +110,27 @@ def test_a_name_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "x" / "sql" / "two.sql").write_text("-- More.\n\n-- name: claim\n-- Two.\nselect 2;\n", "utf-8")
     with pytest.raises(ValueError, match="two texts 'claim'"):
         texts_in.__wrapped__("x", "sql")
+
+
+def test_an_engine_has_its_own_text_instead_of_the_shared_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, text in ("sql", "-- Shared.\nselect 1;"), ("x/sql", "-- Own.\nselect 2;"), ("y/sql", None):
+        (tmp_path / folder).mkdir(parents=True)
+        if text is not None:
+            (tmp_path / folder / "one.sql").write_text(f"-- Some.\n\n-- name: claim\n{text}\n", "utf-8")
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
+    assert texts_in.__wrapped__("x", "sql") == {"claim": "-- Own.\nselect 2;\n"}
+    assert texts_in.__wrapped__("y", "sql") == {"claim": "-- Shared.\nselect 1;\n"}
+
+
+def test_a_text_that_several_engines_have_is_shared() -> None:
+    """If all have a text of that name: else the others would have it too. And but for texts with sections."""
+    own = [statements_of(engine_class(name).name) for name in FOLDERS]
+    shared = statements_of("")
+    for called in {*chain(*own)}:
+        those = [texts[called] for texts in own if texts.get(called)]
+        assert shared.get(called) not in those, called
+        if len(those) == len(own) and not re.search(rf"(?m)^{called.partition('.')[0]}\.", "\n".join(chain(*own))):
+            assert len({*those}) == len(own), called
 
 
 @pytest.mark.parametrize(

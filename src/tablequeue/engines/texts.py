@@ -52,23 +52,32 @@ class Client(NamedTuple):
 
 @cache
 def texts_in(engine: str, folder: str) -> Mapping[str, str]:
-    """Return the texts in the `.sql` files of a folder of an engine, by name.
+    """Return the texts of an engine in the `.sql` files of a folder, by name: its own, and those that engines share.
 
     A line `-- name: claim` begins a text, and `-- name: claim.read` a section of it, which the text `claim` has too.
     """
     texts: dict[str, str] = {}
-    for file in resources.files("tablequeue.engines").joinpath(engine, folder).iterdir():
+    for name, text in {**_texts_of(folder), **_texts_of(engine, folder)}.items():
+        texts[name] = text
+        whole = name.partition(".")[0]
+        if whole != name:
+            texts[whole] += f"\n{text}"
+    return {name: text.strip("\n") + "\n" for name, text in texts.items()}
+
+
+def _texts_of(*folder: str) -> dict[str, str]:
+    """Return the texts in the files of one folder, by name, in their order."""
+    texts: dict[str, str] = {}
+    path = resources.files("tablequeue.engines").joinpath(*folder)
+    for file in path.iterdir() if path.is_dir() else ():
         if file.name.endswith(".sql"):
             _, *sections = f"\n{file.read_text('utf-8')}".split("\n-- name: ")
             for section in sections:
                 name, _, text = section.partition("\n")
                 if name in texts:
-                    raise ValueError(f"{engine} has two texts {name!r}.")
+                    raise ValueError(f"{'/'.join(folder)} has two texts {name!r}.")
                 texts[name] = text
-                whole = name.partition(".")[0]
-                if whole != name:
-                    texts[whole] += f"\n{text}"
-    return {name: text.strip("\n") + "\n" for name, text in texts.items()}
+    return texts
 
 
 def sql_text(engine: str, name: str) -> str:

@@ -95,7 +95,8 @@ create table tq_emails_history (
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: history of tq_emails';
 
--- Enter a queue in the catalogue, when all its tables are there: only now it is one.
+-- Enter a queue in the catalogue, in the transaction that makes its tables; on MariaDB and MySQL when all of them are
+-- there: only now it is a queue.
 insert into tq_queues (name, definition, schema_version, created_at)
 values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 8, utc_timestamp(6));
 

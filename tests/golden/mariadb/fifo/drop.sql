@@ -26,11 +26,13 @@ drop procedure if exists tq_emails_cancel_held;
 drop procedure if exists tq_emails_begin;
 
 -- Drop the table of reported progress, if there is one.
--- It commits by itself; what a crash leaves, the next drop of this name drops.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL it commits by itself, and the
+-- next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__progress;
 
--- Drop a queue's table with its triggers; what was in it is gone. It waits for transactions that use the table.
--- The catalogue forgot the queue before: a crash leaves tables that the next create of this name drops.
+-- Drop a queue's table, with its triggers; what was in it is gone. It waits for transactions that use the table.
+-- In one transaction with the history: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
+-- queue before: a crash leaves tables that the next create of this name drops.
 drop table if exists tq_emails;
 
 -- Drop the table of the results. In one transaction with the queue, where the database can.
@@ -40,18 +42,21 @@ drop table if exists tq_emails__results;
 drop table if exists tq_emails_history;
 
 -- Drop the places of a queue that limits its messages in progress.
--- Commits by itself; what a crash leaves, the next drop of this name drops.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL it commits by itself, and the
+-- next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__slots;
 
 -- Drop the rate of a queue that limits its claims.
--- Commits by itself; what a crash leaves, the next drop of this name drops.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL it commits by itself, and the
+-- next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__rate;
 
 -- Drop the table of the keys. In one transaction with the queue, where the database can.
 drop table if exists tq_emails__keys;
 
 -- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
--- Each commits by itself; what a crash leaves, the next drop of this name drops.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL each commits by itself, and
+-- the next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__streams;
 drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
@@ -64,5 +69,6 @@ delete from tq__paused where name = 'tq_emails';
 -- Note the table of a queue, before the catalogue forgets the queue: nothing new gets its name.
 insert ignore into tq__dropped (name) values ('tq_emails');
 
--- Take a queue out of the catalogue, before its tables are dropped.
+-- Take a queue out of the catalogue, in the transaction that drops its tables; on MariaDB and MySQL before they are
+-- dropped.
 delete from tq_queues where name = 'emails';

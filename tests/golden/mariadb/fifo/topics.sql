@@ -78,7 +78,8 @@ delimiter ;
 
 -- drop_ranges
 -- Drop the ranges of a subscription. It waits for transactions that use the table.
--- The catalogue forgot the subscription before: a crash leaves a table that the next create of this name drops.
+-- In one transaction with its queue: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
+-- subscription before: a crash leaves a table that the next create of this name drops.
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic

@@ -164,7 +164,9 @@ end;
 alter table tq_events with nocheck add constraint ck_tq_events__grouped check (group_key is not null);
 
 -- drop_ranges
--- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+-- Drop the ranges of a subscription. It waits for transactions that use the table.
+-- In one transaction with its queue: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
+-- subscription before: a crash leaves a table that the next create of this name drops.
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic

@@ -511,8 +511,8 @@ select id, (select case
 
 -- range_due
 -- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of
--- each. Locks: none.
+-- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
+-- Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
     exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(cast(:now as timestamptz), statement_timestamp()))
@@ -725,8 +725,8 @@ from (
 
 -- range_floor
 -- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins.
--- Indexes: tq_events__s1__lease, the primary key. Locks: none. tq_events__trim has the same look.
+-- which its next claim begins. On PostgreSQL, tq_events__trim has the same look.
+-- Indexes: tq_events__s1__lease, the primary key. Locks: none.
 select (select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1
 from tq_events__s1__ranges order by id desc limit 1;
 

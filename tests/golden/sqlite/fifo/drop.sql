@@ -1,10 +1,13 @@
 -- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
 -- Drop the table of reported progress, if there is one.
--- In one transaction with the queue: a crash leaves all or nothing.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL it commits by itself, and the
+-- next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__progress;
 
--- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+-- Drop a queue's table, with its triggers; what was in it is gone. It waits for transactions that use the table.
+-- In one transaction with the history: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
+-- queue before: a crash leaves tables that the next create of this name drops.
 drop table if exists tq_emails;
 
 -- Drop the table of the results. In one transaction with the queue, where the database can.
@@ -14,18 +17,21 @@ drop table if exists tq_emails__results;
 drop table if exists tq_emails_history;
 
 -- Drop the places of a queue that limits its messages in progress.
--- In one transaction with the queue: a crash leaves all or nothing.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL it commits by itself, and the
+-- next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__slots;
 
 -- Drop the rate of a queue that limits its claims.
--- In one transaction with the queue: a crash leaves all or nothing.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL it commits by itself, and the
+-- next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__rate;
 
 -- Drop the table of the keys. In one transaction with the queue, where the database can.
 drop table if exists tq_emails__keys;
 
 -- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
--- In one transaction with the queue: a crash leaves all or nothing.
+-- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL each commits by itself, and
+-- the next drop of this name drops what a crash leaves.
 drop table if exists tq_emails__streams;
 drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
@@ -38,5 +44,6 @@ delete from tq__paused where name = 'tq_emails';
 -- Note the table of a queue, in the transaction that drops it: nothing new gets its name.
 insert or ignore into tq__dropped (name) values ('tq_emails');
 
--- Take a queue out of the catalogue, in the transaction that drops its tables.
+-- Take a queue out of the catalogue, in the transaction that drops its tables; on MariaDB and MySQL before they are
+-- dropped.
 delete from tq_queues where name = 'emails';

@@ -47,7 +47,9 @@ create trigger tq_events__grouped before insert on tq_events when new.group_key 
     end;
 
 -- drop_ranges
--- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+-- Drop the ranges of a subscription. It waits for transactions that use the table.
+-- In one transaction with its queue: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
+-- subscription before: a crash leaves a table that the next create of this name drops.
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic
@@ -315,7 +317,7 @@ from (
 
 -- range_floor
 -- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins.
+-- which its next claim begins. On PostgreSQL, tq_events__trim has the same look.
 -- Indexes: tq_events__s1__lease, the primary key. Locks: none.
 select (select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1
 from tq_events__s1__ranges order by id desc limit 1;

@@ -42,14 +42,6 @@ select case when schema_id(N'{schema}') is null then 0 else 1 end as there;
 -- Read the definition and the schema version of a queue. Index: the primary key.
 select definition, schema_version from {catalogue} where name = cast(:name as nvarchar(255));
 
--- name: names
--- The names and entries of all queues, topics and subscriptions.
-select name, definition from {catalogue};
-
--- name: dropped
--- The tables of all that was dropped.
-select name from {dropped};
-
 -- name: install
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
 -- Under the creators' lock. A crash leaves nothing.
@@ -66,12 +58,6 @@ if object_id(N'{catalogue}', N'U') is null
 -- hence the EXEC. Under the creators' lock. A crash leaves nothing.
 if schema_id(N'{schema}') is null
     exec (N'create schema {schema}');
-
--- name: unused
--- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
--- the creators' lock; this is for printed SQL. Index: the primary key.
-insert into {dropped} (name) values ('{table}');
-delete from {dropped} where name = '{table}';
 
 -- name: register
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
@@ -90,10 +76,6 @@ update {catalogue}
 set name = cast(:new_name as nvarchar(255)), definition = cast(:definition as nvarchar(max))
 where name = cast(:name as nvarchar(255));
 
--- name: resume
--- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
-delete from {paused} where name = '{table}';
-
 -- name: note_dropped
 -- Note the table of a queue, in the transaction that drops it: nothing new gets its name.
 insert into {dropped} (name)
@@ -111,7 +93,3 @@ declare @until datetime2(6) = cast(:until as datetime2(6));
 update {paused} set until = @until where name = '{table}';
 if @@rowcount = 0
     insert into {paused} (name, until) values ('{table}', @until);
-
--- name: paused
--- The time until which the claims of the queue are paused; no row if they are not. Index: the primary key. Locks: none.
-select until from {paused} where name = '{table}' and until > {now};

@@ -120,22 +120,6 @@ if not exists (select 1 from sys.indexes where name = '{table}__expired' and obj
 create queue {queue}__notify with status = on, poison_message_handling (status = off);
 create service [{queue}__notify] on queue {queue}__notify ([DEFAULT]);
 
--- name: drop
--- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
-drop table if exists {queue};
-
--- name: drop_results
--- Drop the table of the results. In one transaction with the queue, where the database can.
-drop table if exists {results};
-
--- name: drop_history
--- Drop a queue's history, if it keeps one: another queue may have a table of that name.
-drop table if exists {history};
-
--- name: drop_keys
--- Drop the table of the keys. In one transaction with the queue, where the database can.
-drop table if exists {keys};
-
 -- name: drop_notifications
 -- Drop the notifications of the queue, even while consumers wait for them. A crash leaves nothing of them or all.
 drop service [{queue}__notify];

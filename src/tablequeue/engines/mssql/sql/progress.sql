@@ -17,11 +17,6 @@ begin
     alter table {progress} set (lock_escalation = disable);
 end;
 
--- name: drop_progress
--- Drop the table of reported progress, if there is one.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {progress};
-
 -- name: report_progress
 -- Keep the report on the message :id, if it is in progress under :token. The answer is a row, if it was kept.
 -- If two threads insert the first report of one claim at once, the primary key refuses the second one (error 2627),

@@ -33,15 +33,6 @@ if object_id(N'{streams}', N'U') is null
         failures nvarchar(max) not null
     );
 
--- name: drop_streams
--- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {streams};
-drop table if exists {staged};
-drop table if exists {writers};
-drop table if exists {moving};
-drop table if exists {moved};
-
 -- name: stream_open
 -- Begin a new run of the stream :stream, which fences the run before it.
 -- If two open a new one at once, the primary key refuses the second one (error 2627), which tries again.

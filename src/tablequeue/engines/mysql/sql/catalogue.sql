@@ -36,18 +36,6 @@ where table_schema = {database} and table_name = substring_index(:table, '.', -1
 -- Whether the database of the queues is there, of those that the user has rights on.
 select count(*) from information_schema.schemata where schema_name = {database};
 
--- name: lookup
--- Read the definition and the schema version of a queue. Index: the primary key.
-select definition, schema_version from {catalogue} where name = :name;
-
--- name: names
--- The names and entries of all queues, topics and subscriptions.
-select name, definition from {catalogue};
-
--- name: dropped
--- The tables of all that was dropped.
-select name from {dropped};
-
 -- name: install
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
 -- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
@@ -61,17 +49,6 @@ create table if not exists {catalogue} (
 -- name: install_schema
 -- The database of the queues, for a connection that names one: what MySQL calls a schema is a database.
 create database if not exists {schema};
-
--- name: unused
--- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
--- the creators' lock; this is for printed SQL. Index: the primary key.
-insert into {dropped} (name) values ('{table}');
-delete from {dropped} where name = '{table}';
-
--- name: register
--- Enter a queue in the catalogue, when all its tables are there: only now it is one.
-insert into {catalogue} (name, definition, schema_version, created_at)
-values (:name, :definition, :schema_version, {now});
 
 -- name: leftovers
 -- The existing tables with the names of a queue's tables, and their comments, which tell the owner. Under the creators'
@@ -96,34 +73,12 @@ where t.table_schema = {database} and t.table_comment like 'tablequeue: %'
     )
 order by t.table_comment not like 'tablequeue: results of %';
 
--- name: redefine
--- Enter another definition of a queue in the catalogue, under the creators' lock. A crash leaves the old one.
-update {catalogue} set definition = :definition where name = :name;
-
--- name: rename
--- Give a queue another name in the catalogue, and its definition. Its tables keep their names, so whoever has it open
--- goes on. Under the creators' lock. A topic and its subscriptions are renamed in one transaction: a crash leaves all
--- or nothing.
-update {catalogue} set name = :new_name, definition = :definition where name = :name;
-
--- name: resume
--- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
-delete from {paused} where name = '{table}';
-
 -- name: note_dropped
 -- Note the table of a queue, before the catalogue forgets the queue: nothing new gets its name.
 insert ignore into {dropped} (name) values ('{table}');
-
--- name: unregister
--- Take a queue out of the catalogue, before its tables are dropped.
-delete from {catalogue} where name = :name;
 
 -- name: pause
 -- Hand out no message of the queue until the time :until. Claims that have begun still end.
 -- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
 insert into {paused} (name, until) values ('{table}', :until)
 on duplicate key update until = values(until);
-
--- name: paused
--- The time until which the claims of the queue are paused; no row if they are not. Index: the primary key. Locks: none.
-select until from {paused} where name = '{table}' and until > {now};

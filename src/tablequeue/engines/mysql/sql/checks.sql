@@ -8,10 +8,6 @@ where table_schema = {database}
     and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges', '{table}__runs',
         '{table}__keys', '{table}__group_rates');
 
--- name: read_clock
--- The database's clock. Locks: none.
-select {now};
-
 -- name: check_purge
 -- Old versions of rows that wait to be cleaned up, where they are very many. Needs the right PROCESS. Locks: none.
 select `count`

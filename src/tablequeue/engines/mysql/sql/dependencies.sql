@@ -18,16 +18,6 @@ create table if not exists {dependencies} (
     key on_table (on_table)
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: what messages wait for';
 
--- name: drop_dependencies
--- Forget what the messages of a queue that is dropped wait for. A crash before the end leaves rows that nothing reads.
-delete from {dependencies} where queue = '{table}';
-
--- name: add_dependencies
--- Note that the message, which the same transaction pushes, waits for another one; or its head.
--- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-insert into {dependencies} (queue, message, on_table, on_id, on_dead, delay, due)
-values ('{table}', :message, :on_table, :on_id, :on_dead, :delay, :due);
-
 -- name: existing_ids
 -- Those of :ids that are messages of the queue, or of its history. Indexes: the primary keys. Locks: none.
 select message.id from {given} straight_join {queue} as message force index (primary) on message.id = given.id
@@ -37,11 +27,6 @@ select message.id from {given} straight_join {history} as message force index (p
 -- [end]
 ;
 
--- name: awaited_tables
--- The tables for whose messages those of the queue wait, and '' if there is a head.
--- Index: queue. Locks: none.
-select distinct on_table from {dependencies} where queue = '{table}';
-
 -- name: waits_for
 -- For how many messages those of :ids wait that wait for any, as the last sweep has seen it.
 -- Index: message. Locks: none.
@@ -49,10 +34,6 @@ select waiting.message, count(case when waiting.on_table <> '' then 1 end)
 from {given}
 straight_join {dependencies} as waiting on waiting.queue = '{table}' and waiting.message = given.id
 group by waiting.message;
-
--- name: is_awaited
--- Whether messages of any queue wait for those of this one. Index: on_table. Locks: none.
-select 1 from {dependencies} where on_table = '{table}' limit 1;
 
 -- name: ended_dependencies
 -- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
@@ -67,21 +48,6 @@ left join {queue} as message on message.id = waiting.message and message.due_at 
 where waiting.queue = '{table}' and waiting.on_table = :on_table
     and (other.id is null or (other.state = 'dead' and waiting.on_dead <> 'wait'))
 order by waiting.id
-limit :n;
-
--- name: orphaned_dependencies
--- Up to :n rows about messages of :on_table, which was dropped. Index: queue. Locks: none.
-select id from {dependencies} where queue = '{table}' and on_table = :on_table limit :n;
-
--- name: freed_heads
--- Up to :n heads of messages that wait for nothing any more.
--- Indexes: queue, message. Locks: none.
-select head.id from {dependencies} as head
-where head.queue = '{table}' and head.on_table = '' and not exists (
-    select 1 from {dependencies} as waiting
-    where waiting.queue = '{table}' and waiting.message = head.message and waiting.on_table <> ''
-)
-order by head.id
 limit :n;
 
 -- name: free_heads

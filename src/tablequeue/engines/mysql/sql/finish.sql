@@ -36,19 +36,6 @@ for update;
 update {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
 set finished_at = {now}, token = null;
 
--- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
--- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
--- [batches]
-insert into {results} (id, batch_id, result) values (:id, :batch_id, :result);
--- [else]
-insert into {results} (id, result) values (:id, :result);
--- [end]
-
--- name: result
--- Return the result of the message :id. Index: the primary key. Locks: none.
-select result from {results} where id = :id;
-
 -- name: fail
 -- Fail the attempts on the messages of :delays, pairs of an id and seconds, that are held under :token: each is ready
 -- again after its delay, or a dead letter if this was its last attempt. The error is kept.

@@ -147,25 +147,10 @@ set spent_until = {now} + interval ceiling({step} * least(
     step = {step},
     burst = {burst};
 
--- name: drop_slots
--- Drop the places of a queue that limits its messages in progress.
--- Commits by itself; what a crash leaves, the next drop of this name drops.
-drop table if exists {slots};
-
--- name: drop_rate
--- Drop the rate of a queue that limits its claims.
--- Commits by itself; what a crash leaves, the next drop of this name drops.
-drop table if exists {rate};
-
 -- name: drop_stripes
 -- Drop what the claims of a queue with limits for each group lock.
 -- Commits by itself; what a crash leaves, the next drop of this name drops.
 drop table if exists {stripes};
-
--- name: drop_group_rates
--- Drop the rates of the groups of a queue.
--- Commits by itself; what a crash leaves, the next drop of this name drops.
-drop table if exists {group_rates};
 
 -- name: forget_rates
 -- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row

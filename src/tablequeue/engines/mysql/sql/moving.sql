@@ -91,15 +91,6 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 delete message
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
 
--- name: aside
--- The first :n messages that were set aside, with ids above :after. Index: the primary key. Locks: none.
-select
-    {live_columns without lease_until finished_at}, token, expires_at
-from {moving}
-where id > :after
-order by id
-limit :n;
-
 -- name: forget_aside
 -- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
 -- Index: the primary key. Locks: the rows. A crash leaves them, and the next move finds that they are there.
@@ -111,29 +102,3 @@ from {given} straight_join {moving} as message force index (primary) on message.
 -- Index: the primary key. Locks: none.
 select message.id, message.token, message.new_id
 from {given} straight_join {moved} as message force index (primary) on message.id = given.id;
-
--- name: put_aside
--- Put messages of another database where move finds them, in the transaction in which it moves them into this queue.
--- Locks: the rows. A crash before the commit leaves nothing.
-insert into {moving} (
-    {queue_row without lease_until}, expires_at
-)
-values (
-    {queue_values without lease_until}, :expires_at
-);
-
--- name: note_moved
--- Note messages that came from another database: the id that each had, its token, and its id here. If two moves bring
--- the same one at once, the primary key refuses the second.
--- In one transaction with move: a crash leaves both, or none.
-insert into {moved} (id, token, new_id) values (:id, :token, :new_id);
-
--- name: put_history
--- Copy messages of the history of another database into this one, under new ids.
--- In one transaction with note_moved: a crash leaves both, or none.
-insert into {history} (
-    {history_row without token}, outcome
-)
-values (
-    {history_values without token}, :outcome
-);

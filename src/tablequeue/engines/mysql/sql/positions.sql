@@ -84,10 +84,6 @@ where first_popped_at is null or exists (
             and first_offset > (select min(first_offset) from {runs})
     );
 
--- name: range_position
--- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
-select last_offset + 1 from {ranges} order by id desc limit 1;
-
 -- name: range_note
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
 -- Nothing is noted while ranges are in progress, which are counted. This changes the row that range_wait has added.

@@ -15,11 +15,6 @@ create table if not exists {progress} (
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: progress of {table}';
 
--- name: drop_progress
--- Drop the table of reported progress, if there is one.
--- It commits by itself; what a crash leaves, the next drop of this name drops.
-drop table if exists {progress};
-
 -- name: report_progress
 -- Keep the report on the message :id, if it is in progress under :token.
 -- Indexes: the primary keys. Locks: the report, which nobody else writes; in a caller's transaction at REPEATABLE READ

@@ -29,8 +29,3 @@ create table {ranges} (
     comment = 'tablequeue: ranges of {table}';
 insert into {ranges} (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
 values (1, :start, :start - 1, 0, 0, '[]', {now}, {now});
-
--- name: drop_ranges
--- Drop the ranges of a subscription. It waits for transactions that use the table.
--- The catalogue forgot the subscription before: a crash leaves a table that the next create of this name drops.
-drop table if exists {ranges};

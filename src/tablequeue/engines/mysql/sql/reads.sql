@@ -9,13 +9,6 @@ where state = '{state}'{unswept} and id > :after
 order by id
 limit :n;
 
--- name: find
--- One message of the queue, whatever its state. Index: the primary key. Locks: none.
-select
-    {live_columns}
-from {queue}
-where id = :id;
-
 -- name: until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
 -- Index: {table}__state, one entry of each state. Locks: none.
@@ -54,19 +47,6 @@ select
         and not ({room} and {until_rate} <= 0) as held
     -- [end]
 from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
-
--- name: history
--- The last :n finished messages with ids from :low to :high, highest id first. Index: the primary key. Locks: none.
-select
-    {history_columns}
-from {history}
-where id between :low and :high
-order by id desc
-limit :n;
-
--- name: history_bounds
--- The lowest and the highest id in the history. Index: the primary key. Locks: none.
-select (select min(id) from {history}), (select max(id) from {history});
 
 -- name: lost
 -- The first :n messages with ids above :after that were claimed at most once, :age seconds ago or longer, and
@@ -185,37 +165,6 @@ group by producer, pushed_at;
 select count(*) from (
     select 1 from {history} force index ({table}__expired) where outcome = 'expired' limit 100000
 ) as few;
-
--- name: live
--- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
--- Index: the primary key. Locks: none.
-select
-    {live_columns}
-from {queue}
-where id between :low and :high
-order by id desc
-limit :n;
-
--- name: live_bounds
--- The lowest and the highest id of the messages in a queue. Index: the primary key. Locks: none.
-select (select min(id) from {queue}), (select max(id) from {queue});
-
--- name: finished
--- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
--- highest first. Indexes: the primary key, {table}__finished. Locks: none.
-select
-    {history_columns}
-from {history}
-where id between :low and :high and finished_at >= :since and finished_at < :until
-order by id desc
-limit :n;
-
--- name: finished_bounds
--- The lowest and the highest id of the messages that were finished from :since on and before :until.
--- Index: {table}__finished. Locks: none.
-select min(id), max(id)
-from {history}
-where finished_at >= :since and finished_at < :until;
 
 -- name: archivable
 -- Up to :n messages with ids from :low to :high that were finished at :until or earlier, lowest id first, each with its

@@ -29,40 +29,11 @@ create table if not exists {streams} (
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: streams of {table}';
 
--- name: drop_streams
--- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
--- Each commits by itself; what a crash leaves, the next drop of this name drops.
-drop table if exists {streams};
-drop table if exists {staged};
-drop table if exists {writers};
-drop table if exists {moving};
-drop table if exists {moved};
-
 -- name: stream_open
 -- Begin a new run of the stream :stream, which fences the run before it. Index: the primary key. Locks: the row.
 -- A crash before the commit leaves the run before as it was.
 insert into {streams} (stream, epoch, failures) values (:stream, 1, '{}')
 on duplicate key update epoch = epoch + 1;
-
--- name: stream_lock
--- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
--- Index: the primary key. Locks: the row.
-select epoch, batch, completed, token, failures
-from {streams}
-where stream = :stream
-for update;
-
--- name: stream_set
--- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
--- completed.
--- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
-update {streams}
-set batch = :batch,
-    completed = :completed,
-    token = :claim,
-    claimed_at = case when :claim is null then null else {now} end,
-    failures = :failures
-where stream = :stream;
 
 -- name: stream_claim
 -- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:

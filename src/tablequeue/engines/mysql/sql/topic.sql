@@ -97,14 +97,6 @@ select
     (select first_offset + 1 from {runs} order by first_offset limit 1),
     (select first_offset + last_id - first_id + 1 from {runs} order by first_offset desc limit 1);
 
--- name: topic_pushed_at
--- When the message was pushed that has the highest id up to the offset :start. These times never go back, so that one
--- can search by them, though a message that was committed late comes after younger ones.
--- Indexes: the primary keys. Locks: none.
-select pushed_at from {log} where id = (
-    select max(least(last_id, first_id + :start - first_offset)) from {runs} where first_offset <= :start
-);
-
 -- name: topic_rows
 -- The messages at the offsets from :start on and before :end, mostly in their order.
 -- The first statement finds the runs. Each of them repeats the condition of the second one.

@@ -52,20 +52,10 @@ alter table {history} add column outcome varchar(9) character set ascii collate 
 -- It commits by itself. An index that is there is passed over: another queue has made it, or a crash came.
 alter table {batches} add key ended (queue, ended_at);
 
--- name: set_version
--- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update {catalogue} set schema_version = :schema_version where name = :name;
-
 -- name: upgrade_4_if_schedules
 -- From schema version 3 to 4: the schedules are in {schedules}, which is no queue's table.
 -- Only if there is such a table, and no queue has that name.
 rename table {prefix}tq_schedules to {schedules};
-
--- name: upgrade_4_if_staged
--- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
--- Only if there is such a table, and no queue has that name.
--- What bulk writes under way have staged is lost: they fail, and must be written again.
-drop table {queue}_staged;
 
 -- name: upgrade_4_if_streams
 -- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.

@@ -8,7 +8,3 @@ select
     {now} + cast(:expires as float8) * interval '1 second'
 where cast(:chord as text) is not null and not exists (select from {chords} where id = :chord and ended)
 on conflict (chord, part) do nothing
-
--- name: has_all_parts
--- Whether the chord has all of its parts.
-size + added <= (select count(*) from {chord_parts} as part where part.chord = chord.id)

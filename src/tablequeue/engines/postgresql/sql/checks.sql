@@ -10,10 +10,6 @@ where indisvalid and indrelid in (
     to_regclass('{runs}'), to_regclass('{keys}'), to_regclass('{group_rates}'), to_regclass('{results}')
 );
 
--- name: read_clock
--- The database's clock. Locks: none.
-select {now};
-
 -- name: check_autovacuum
 -- Whether autovacuum passes the queue over. Locks: none.
 select relname

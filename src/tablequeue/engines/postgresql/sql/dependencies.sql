@@ -18,10 +18,6 @@ create index if not exists tq__dependencies_queue on {dependencies} (queue, on_t
 create index if not exists tq__dependencies_message on {dependencies} (queue, message);
 create index if not exists tq__dependencies_on on {dependencies} (on_table);
 
--- name: drop_dependencies
--- Forget what the messages of a queue that is dropped wait for. In one transaction with the queue.
-delete from {dependencies} where queue = '{table}';
-
 -- name: add_dependencies
 -- Note that the message, which the same transaction pushes, waits for another one; or its head.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
@@ -39,11 +35,6 @@ select id from {history} where id = any(cast(:ids as bigint[]))
 -- [end]
 ;
 
--- name: awaited_tables
--- The tables for whose messages those of the queue wait, and '' if there is a head.
--- Index: tq__dependencies_queue. Locks: none.
-select distinct on_table from {dependencies} where queue = '{table}';
-
 -- name: waits_for
 -- For how many messages those of :ids wait that wait for any, as the last sweep has seen it.
 -- Index: message. Locks: none.
@@ -51,10 +42,6 @@ select message, count(case when on_table <> '' then 1 end)
 from {dependencies}
 where queue = '{table}' and message = any(cast(:ids as bigint[]))
 group by message;
-
--- name: is_awaited
--- Whether messages of any queue wait for those of this one. Index: tq__dependencies_on. Locks: none.
-select 1 from {dependencies} where on_table = '{table}' limit 1;
 
 -- name: ended_dependencies
 -- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
@@ -69,21 +56,6 @@ left join {queue} as message on message.id = waiting.message and message.due_at 
 where waiting.queue = '{table}' and waiting.on_table = :on_table
     and (other.id is null or (other.state = 'dead' and waiting.on_dead <> 'wait'))
 order by waiting.id
-limit :n;
-
--- name: orphaned_dependencies
--- Up to :n rows about messages of :on_table, which was dropped. Index: tq__dependencies_queue. Locks: none.
-select id from {dependencies} where queue = '{table}' and on_table = :on_table limit :n;
-
--- name: freed_heads
--- Up to :n heads of messages that wait for nothing any more.
--- Indexes: tq__dependencies_queue, tq__dependencies_message. Locks: none.
-select head.id from {dependencies} as head
-where head.queue = '{table}' and head.on_table = '' and not exists (
-    select 1 from {dependencies} as waiting
-    where waiting.queue = '{table}' and waiting.message = head.message and waiting.on_table <> ''
-)
-order by head.id
 limit :n;
 
 -- name: free_heads

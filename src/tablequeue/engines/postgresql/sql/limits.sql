@@ -80,25 +80,10 @@ set spent_until = {now} + interval '1 microsecond' * cast(ceil({step} * least(
     step = {step},
     burst = {burst};
 
--- name: drop_slots
--- Drop the places of a queue that limits its messages in progress.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {slots};
-
--- name: drop_rate
--- Drop the rate of a queue that limits its claims.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {rate};
-
 -- name: drop_stripes
 -- Drop what the claims of a queue with limits for each group lock.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists {stripes};
-
--- name: drop_group_rates
--- Drop the rates of the groups of a queue.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {group_rates};
 
 -- name: forget_rates
 -- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row

@@ -12,11 +12,6 @@ values (
         first_popped_at = cast(:popped_at as timestamptz)}
 );
 
--- name: forget
--- Delete a message from the history that was taken in this transaction and is put back; see put_back.
--- Index: the primary key. Locks: the row. A crash before the commit leaves it where it was before it was taken.
-delete from {history} where id = :id;
-
 -- name: sweep
 -- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
 -- letters instead if their last attempt is spent. A lost lease is an error of the attempt. One that was told to stop

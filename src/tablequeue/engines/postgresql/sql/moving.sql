@@ -66,11 +66,6 @@ order by id
 limit :n
 for update;
 
--- name: busy_groups
--- The groups that have a message in progress: what is behind it stays.
--- Index: {table}__in_progress. Locks: none.
-select distinct group_key from {queue} where state = 'in_progress';
-
 -- name: set_aside
 -- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
 -- Index: the primary key. Locks: the rows. A crash leaves all in the queue, or all aside.
@@ -83,15 +78,6 @@ insert into {moving} (
 select
     {queue_row without lease_until with token = cast(:token as text)}, expires_at
 from gone;
-
--- name: aside
--- The first :n messages that were set aside, with ids above :after. Index: the primary key. Locks: none.
-select
-    {live_columns without lease_until finished_at}, token, expires_at
-from {moving}
-where id > :after
-order by id
-limit :n;
 
 -- name: forget_aside
 -- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
@@ -112,12 +98,6 @@ insert into {moving} (
 values (
     {queue_values without lease_until}, cast(:expires_at as timestamptz)
 );
-
--- name: note_moved
--- Note messages that came from another database: the id that each had, its token, and its id here. If two moves bring
--- the same one at once, the primary key refuses the second.
--- In one transaction with move: a crash leaves both, or none.
-insert into {moved} (id, token, new_id) values (:id, :token, :new_id);
 
 -- name: put_history
 -- Copy messages of the history of another database into this one, under new ids.

@@ -13,11 +13,6 @@ create table if not exists {progress} (
     constraint {table}__progress_id primary key (id, token)
 );
 
--- name: drop_progress
--- Drop the table of reported progress, if there is one.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {progress};
-
 -- name: report_progress
 -- Keep the report on the message :id, if it is in progress under :token.
 -- Indexes: the primary keys. Locks: the report, which nobody else writes. A crash leaves the report before.

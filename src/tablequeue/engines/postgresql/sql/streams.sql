@@ -28,29 +28,6 @@ create table if not exists {streams} (
     failures text not null default '{}'
 );
 
--- name: drop_streams
--- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {streams};
-drop table if exists {staged};
-drop table if exists {writers};
-drop table if exists {moving};
-drop table if exists {moved};
-
--- name: stream_open
--- Begin a new run of the stream :stream, which fences the run before it. Index: the primary key. Locks: the row.
--- A crash before the commit leaves the run before as it was.
-insert into {streams} (stream, epoch) values (:stream, 1)
-on conflict (stream) do update set epoch = {table}__streams.epoch + 1;
-
--- name: stream_lock
--- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
--- Index: the primary key. Locks: the row.
-select epoch, batch, completed, token, failures
-from {streams}
-where stream = :stream
-for update;
-
 -- name: stream_set
 -- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
 -- completed.

@@ -59,10 +59,6 @@ select {waited_for};
 -- The results with these keys that have not expired. Index: the primary key. Locks: none.
 select id, body from {task_results} where id = any(cast(:keys as text[])) and until > {now};
 
--- name: forget_result
--- Delete a result. Index: the primary key. Locks: the row. A crash leaves all or nothing.
-delete from {task_results} where id = :key;
-
 -- name: open_chord
 -- Begin a chord, or begin it again, without the parts of the time before; :body is what is sent when it is complete.
 -- Index: the primary keys. Locks: the rows. A crash leaves all or nothing.
@@ -97,27 +93,10 @@ set token = :token, lease_until = {now} + cast(:lease as float8) * interval '1 s
 where id = :chord and not ended and {has_all_parts}
     and (token = :token or lease_until is null or lease_until <= {now});
 
--- name: chord_parts
--- What the parts of a chord have returned, in their order. Index: the primary key. Locks: none.
-select body from {chord_parts} where chord = :chord order by place, part;
-
--- name: complete_chords
--- Up to :n chords after :after_chord that are complete and not claimed: what completed them was killed before it could
--- claim them, or before it had ended them. Index: tq__chords_open. Locks: none.
-select id, body from {chords} as chord
-where id > :after_chord and not ended and body is not null and {has_all_parts}
-    and (lease_until is null or lease_until <= {now})
-order by id
-limit :n;
-
 -- name: end_chord
 -- End a chord that is held under :token: it has no parts any more, and takes none.
 -- Index: the primary keys. Locks: the rows. One transaction with what is sent then: a crash leaves all or nothing.
 update {chords} set ended = true, body = null, token = null where id = :chord and token = :token;
-
--- name: forget_parts
--- Delete the parts of a chord that has ended, in the transaction of end_chord. Index: the primary key.
-delete from {chord_parts} where chord = :chord;
 
 -- name: expire_results
 -- Delete up to :n results that have expired, as many chords, and as many parts of chords without a newer part.

@@ -43,12 +43,6 @@ create trigger {table}__withdrawn after delete on {queue}
 alter table {results} add column batch_id integer;
 create index {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
 
--- name: drop_batches
--- Forget the batches of a queue that is dropped, and drop what they have beside its table.
--- In one transaction with the queue: a crash leaves all or nothing.
-delete from {batch_counts} where batch_id in (select id from {batches} where queue = '{table}');
-delete from {batches} where queue = '{table}';
-
 -- name: open_batch
 -- Open a batch of so many messages, which are pushed in the same transaction.
 -- Locks: the database. A crash before the commit leaves nothing.
@@ -68,100 +62,14 @@ select batch_id from {queue} where id = :id and token = :token;
 select id, batch_id from {queue}
 where id in (select value from json_each(:ids)) and token = :token and batch_id is not null;
 
--- name: count_batch
--- Count the messages that this transaction adds to the batch :batch_id.
--- Locks: the database. A crash before the commit leaves nothing.
-insert into {batch_counts} (batch_id, pushed, cancelled) values (:batch_id, :pushed, 0);
-
--- name: find_batch
--- The table of the queue of the batch :id. Index: the primary key. Locks: none.
-select queue from {batches} where id = :id;
-
--- name: open_batches
--- Up to :n open batches of the queue with ids above :after, in order of ids: what each does about dead letters, whether
--- its callback for them is still to be pushed; whether messages of it wait or are in progress, whether it has dead
--- letters, and, if these cancel the others, whether one was not told yet.
--- Indexes: tq__batches_open, {table}__batch, with a few looks for each batch. Locks: none.
-select
-    batch.id,
-    batch.on_dead,
-    batch.failed_push is not null and batch.failed_at is null,
-    exists (
-        select 1 from {queue} as member
-        where member.batch_id = batch.id and member.state in ('blocked', 'in_progress', 'ready', 'scheduled')
-    ),
-    exists (select 1 from {queue} as member where member.batch_id = batch.id and member.state = 'dead'),
-    batch.on_dead = 'cancel' and exists (
-        select 1 from {queue} as member
-        where member.batch_id = batch.id and member.state in ('blocked', 'in_progress', 'ready', 'scheduled')
-            and member.cancelled_at is null
-    )
-from (
-    select id, on_dead, failed_push, failed_at from {batches}
-    where open_in = '{table}' and id > :after
-    order by id
-    limit :n
-) as batch
-order by batch.id;
-
 -- name: lock_batch
 -- What the open batch :id pushes: when it ends, and when it has a dead letter. No row if another transaction has it.
 -- Index: the primary key. Locks: the database.
 select then_push, failed_push from {batches} where id = :id and open_in = '{table}';
 
--- name: note_failed
--- Note that the callback for dead letters of the batch :id, whose row is locked, is pushed in this transaction.
--- Index: the primary key. A crash before the commit leaves neither.
-update {batches} set failed_at = {now} where id = :id;
-
--- name: end_batch
--- End the batch :id, whose row is locked, with its final numbers; its callback is pushed in this transaction.
--- Index: the primary key, tq__batch_counts_batch. A crash before the commit leaves it open.
-update {batches}
-set open_in = null, ended_at = {now}, pushed = :pushed, cancelled = :cancelled, dead = :dead
-where id = :id;
-delete from {batch_counts} where batch_id = :id;
-
--- name: batch_progress
--- The numbers of the batch :id.
--- Indexes: the primary key, tq__batch_counts_batch; {table}__batch, all of the batch. Locks: none.
-select
-    {batch_numbers}
-from {batches} as batch
-where batch.id = :id;
-
--- name: batches_progress
--- Up to :n open batches of the queue with ids above :after, in order of ids, each with its numbers.
--- Indexes: tq__batches_open, tq__batch_counts_batch; {table}__batch, all of each batch. Locks: none.
-select
-    batch.id,
-    {batch_numbers}
-from (
-    select * from {batches}
-    where open_in = '{table}' and id > :after
-    order by id
-    limit :n
-) as batch
-order by batch.id;
-
--- name: batch_results
--- Up to :n results of messages of the batch :id with ids above :after, in order of ids.
--- Index: {table}__results_batch. Locks: none.
-select id, result from {results}
-where batch_id = :id and id > :after
-order by id
-limit :n;
-
 -- name: stats_batches
 -- How many batches of the queue are open, up to 100,000. Index: tq__batches_open. Locks: none.
 select count(*) from (select 1 from {batches} where open_in = '{table}' limit 100000);
-
--- name: uncancelled
--- Up to :n messages of the batch :id that were not told to stop; dead letters if :dead is 1.
--- Index: {table}__batch. Locks: none.
-select id from {queue}
-where batch_id = :id and cancelled_at is null and (state <> 'dead' or :dead = 1)
-limit :n;
 
 -- name: forget_batches
 -- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.

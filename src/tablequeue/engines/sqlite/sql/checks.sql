@@ -6,10 +6,6 @@ select name
 from sqlite_schema
 where type = 'index' and tbl_name in ('{queue}', '{history}', '{ranges}', '{keys}', '{group_rates}', '{results}');
 
--- name: read_clock
--- The database's clock. Locks: none.
-select {now};
-
 -- name: check_journal
 -- The journal mode, where it is not WAL. Locks: none.
 select journal_mode from pragma_journal_mode where journal_mode <> 'wal';

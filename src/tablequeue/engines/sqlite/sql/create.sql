@@ -64,27 +64,3 @@ create table {keys} (
     taken_until integer not null
 ) strict, without rowid;
 create index {table}__keys_until on {keys} (taken_until);
-
--- name: create_expiry
--- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
-create index if not exists {table}__expires on {queue} (expires_at) where {waiting};
-
--- name: create_expired
--- What the history of such a queue has in addition: an index by which stats counts the expired messages.
-create index if not exists {table}__expired on {history} (finished_at) where outcome = 'expired';
-
--- name: drop
--- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
-drop table if exists {queue};
-
--- name: drop_results
--- Drop the table of the results. In one transaction with the queue, where the database can.
-drop table if exists {results};
-
--- name: drop_history
--- Drop a queue's history, if it keeps one: another queue may have a table of that name.
-drop table if exists {history};
-
--- name: drop_keys
--- Drop the table of the keys. In one transaction with the queue, where the database can.
-drop table if exists {keys};

@@ -64,11 +64,6 @@ where id > :after and id <= :high and state <> 'in_progress'
 order by id
 limit :n;
 
--- name: busy_groups
--- The groups that have a message in progress: what is behind it stays.
--- Index: {table}__in_progress. Locks: none.
-select distinct group_key from {queue} where state = 'in_progress';
-
 -- name: set_aside
 -- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
 -- Index: the primary key. Locks: the database. In one transaction: a crash leaves all in the queue, or all aside.
@@ -81,15 +76,6 @@ from {queue}
 where id in (select value from json_each(:ids));
 delete from {queue} where id in (select value from json_each(:ids));
 
--- name: aside
--- The first :n messages that were set aside, with ids above :after. Index: the primary key. Locks: none.
-select
-    {live_columns without lease_until finished_at}, token, expires_at
-from {moving}
-where id > :after
-order by id
-limit :n;
-
 -- name: forget_aside
 -- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
 -- Index: the primary key. Locks: the database. A crash leaves them, and the next move finds that they are there.
@@ -99,29 +85,3 @@ delete from {moving} where id in (select value from json_each(:ids));
 -- Those of :ids that have come from other databases: the id that each had, its token, and its id here.
 -- Index: the primary key. Locks: none.
 select id, token, new_id from {moved} where id in (select value from json_each(:ids));
-
--- name: put_aside
--- Put messages of another database where move finds them, in the transaction in which it moves them into this queue.
--- Locks: the database. A crash before the commit leaves nothing.
-insert into {moving} (
-    {queue_row without lease_until}, expires_at
-)
-values (
-    {queue_values without lease_until}, :expires_at
-);
-
--- name: note_moved
--- Note messages that came from another database: the id that each had, its token, and its id here. If two moves bring
--- the same one at once, the primary key refuses the second.
--- In one transaction with move: a crash leaves both, or none.
-insert into {moved} (id, token, new_id) values (:id, :token, :new_id);
-
--- name: put_history
--- Copy messages of the history of another database into this one, under new ids.
--- In one transaction with note_moved: a crash leaves both, or none.
-insert into {history} (
-    {history_row without token}, outcome
-)
-values (
-    {history_values without token}, :outcome
-);

@@ -1,12 +1,5 @@
 -- The position of a subscription and its progress: read it, and move it.
 
--- name: range_floor
--- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins.
--- Indexes: {table}__lease, the primary key. Locks: none.
-select (select min(first_offset) from {ranges} where lease_until is not null), last_offset + 1
-from {ranges} order by id desc limit 1;
-
 -- name: range_seek
 -- Let the next claim begin at :start. The row has no messages. Locks: the database.
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
@@ -38,10 +31,6 @@ select
         select count(*) from {queue}
         where first_popped_at is null or (id >= :start and id in (select id from {log}))
     );
-
--- name: range_position
--- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
-select last_offset + 1 from {ranges} order by id desc limit 1;
 
 -- name: range_note
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.

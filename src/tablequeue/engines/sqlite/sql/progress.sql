@@ -13,11 +13,6 @@ create table if not exists {progress} (
     primary key (id, token)
 ) strict, without rowid;
 
--- name: drop_progress
--- Drop the table of reported progress, if there is one.
--- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists {progress};
-
 -- name: report_progress
 -- Keep the report on the message :id, if it is in progress under :token.
 -- Index: the primary keys. Locks: the database. A crash leaves the report before.

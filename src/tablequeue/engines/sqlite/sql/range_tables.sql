@@ -25,7 +25,3 @@ create index {table}__token on {ranges} (token) where lease_until is not null;
 create index {table}__lease on {ranges} (lease_until) where lease_until is not null;
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (:start, :start - 1, 0, 0, {now}, {now});
-
--- name: drop_ranges
--- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
-drop table if exists {ranges};

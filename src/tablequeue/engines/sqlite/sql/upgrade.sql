@@ -78,27 +78,7 @@ update {queue} set group_key = '', state = 'blocked' where state = 'blocked' and
 -- In one transaction: a crash leaves version 6.
 create index if not exists tq__batches_ended on {batches} (queue, ended_at);
 
--- name: set_version
--- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update {catalogue} set schema_version = :schema_version where name = :name;
-
 -- name: upgrade_4_if_schedules
 -- From schema version 3 to 4: the schedules are in {schedules}, which is no queue's table.
 -- Only if there is such a table, and no queue has that name.
 alter table tq_schedules rename to tq__schedules;
-
--- name: upgrade_4_if_staged
--- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
--- Only if there is such a table, and no queue has that name.
--- What bulk writes under way have staged is lost: they fail, and must be written again.
-drop table {queue}_staged;
-
--- name: upgrade_4_if_streams
--- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
--- Only if there is such a table, and no queue has that name.
-alter table {queue}_streams rename to {table}__streams;
-
--- name: upgrade_4_if_writers
--- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
--- Only if there is such a table, and no queue has that name.
-alter table {queue}_writers rename to {table}__writers;

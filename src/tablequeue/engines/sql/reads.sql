@@ -1,0 +1,61 @@
+-- Reads of a queue and of its history.
+
+-- name: peek
+-- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__{state}. Locks: none.
+select
+    {live_columns}
+from {queue}
+where state = '{state}' and id > :after
+order by id
+limit :n;
+
+-- name: find
+-- One message of the queue, whatever its state. Index: the primary key. Locks: none.
+select
+    {live_columns}
+from {queue}
+where id = :id;
+
+-- name: history
+-- The last :n finished messages with ids from :low to :high, highest id first. Index: the primary key. Locks: none.
+select
+    {history_columns}
+from {history}
+where id between :low and :high
+order by id desc
+limit :n;
+
+-- name: history_bounds
+-- The lowest and the highest id in the history. Index: the primary key. Locks: none.
+select (select min(id) from {history}), (select max(id) from {history});
+
+-- name: live
+-- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
+-- Index: the primary key. Locks: none.
+select
+    {live_columns}
+from {queue}
+where id between :low and :high
+order by id desc
+limit :n;
+
+-- name: live_bounds
+-- The lowest and the highest id of the messages in a queue. Index: the primary key. Locks: none.
+select (select min(id) from {queue}), (select max(id) from {queue});
+
+-- name: finished
+-- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
+-- highest first. Indexes: the primary key, {table}__finished. Locks: none.
+select
+    {history_columns}
+from {history}
+where id between :low and :high and finished_at >= :since and finished_at < :until
+order by id desc
+limit :n;
+
+-- name: finished_bounds
+-- The lowest and the highest id of the messages that were finished from :since on and before :until.
+-- Index: {table}__finished. Locks: none.
+select min(id), max(id)
+from {history}
+where finished_at >= :since and finished_at < :until;
