@@ -31,9 +31,9 @@ from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
 from tablequeue import Claim, Database
-from tablequeue.engines.base import Table
 from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Table
 from tablequeue.ext import waiter_of
 from tablequeue.worker import Handler, Worker
 

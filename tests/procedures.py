@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from tablequeue import errors
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of_ids
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.definition import Definition
 from tests.servers import KINDS, VariantKind

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tablequeue import ALL, Claim, Queue
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.table import Table
 from tablequeue.ext import context_of
 from tablequeue.model.definition import Definition
 from tablequeue.verbs.sweep import sweep

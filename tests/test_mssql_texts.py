@@ -17,13 +17,13 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Definition, PayloadType, Rate
-from tablequeue.engines.base import Table
 from tablequeue.engines.mssql.answers import TEXTS
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.printed import operations, script
 from tablequeue.engines.procedures import template, templates
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName
 from tablequeue.model.definition import HISTORIES, PAYLOADS, SubscriptionDefinition, TopicDefinition

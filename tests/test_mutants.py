@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from tablequeue import Database, LeaseLost, Queue, Rate
-from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of
 from tablequeue.model.definition import Definition
 from tests import checks

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from tablequeue import Definition, Rate
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput
 from tablequeue.model.names import table_of
 from tablequeue.model.states import STATES

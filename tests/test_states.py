@@ -18,10 +18,10 @@ import sqlalchemy as sa
 
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Table
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, texts_for
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of, statements_in
 from tablequeue.model.states import STATES, TRANSITIONS, VERBS, Transition
 from tests.servers import Kind, Place

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 
 from tablequeue import Queue
 from tablequeue.engines import messages, walks
-from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.printed_values import put
+from tablequeue.engines.table import Table
 from tablequeue.engines.walks import LATE_IDS, LATE_SECONDS, Share, Walks
 from tablequeue.ext import context_of, waiter_of
 from tests.servers import Kind, Place, only

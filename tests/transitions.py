@@ -19,12 +19,13 @@ import sqlalchemy as sa
 from tablequeue import ALL, Claim, Database, Definition, NewMessage, Queue
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.params import Params
 from tablequeue.engines.reads import Reads
+from tablequeue.engines.table import Table
 from tablequeue.ext import context_of
 from tablequeue.model.options import QueueOptions
 from tablequeue.model.states import TRANSITIONS, VERBS

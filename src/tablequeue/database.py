@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from tablequeue.consumer import Consumer
 from tablequeue.engines import check_kind, driver_missing, engine_class
-from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
 from tablequeue.ext import context_of
 from tablequeue.model.definition import Definition, TopicDefinition

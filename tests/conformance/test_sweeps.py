@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tablequeue import Claim, Queue
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.errors import LeaseLost, Locked
 from tablequeue.ext import context_of
 from tablequeue.verbs import claim, sweep

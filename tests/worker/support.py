@@ -9,9 +9,10 @@ from time import monotonic, sleep
 from typing import Any
 
 from tablequeue import Database
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
 from tests.support import with_parts

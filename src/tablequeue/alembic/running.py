@@ -12,10 +12,11 @@ from alembic.runtime.migration import MigrationContext
 from tablequeue.aio.database import own_url
 from tablequeue.database import Database, connect
 from tablequeue.engines import check_kind, engine_class
-from tablequeue.engines.base import Params, Statements
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.params import Params
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Statements
 from tablequeue.errors import BadInput, BadUrl
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from tablequeue.consumer import Consumer
-from tablequeue.engines.base import Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.ext import context_of
 from tablequeue.model.message import ID

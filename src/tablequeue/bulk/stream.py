@@ -17,10 +17,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from tablequeue.consumer import Consumer
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.ext import context_of
 from tablequeue.model.message import error_text

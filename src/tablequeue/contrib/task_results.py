@@ -12,10 +12,11 @@ from zlib import crc32
 
 import tablequeue
 from tablequeue.engines import engine_class
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.params import Params
 from tablequeue.engines.runner import Runner, shown
+from tablequeue.engines.table import Table
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import PART

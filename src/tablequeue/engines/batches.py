@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part, pairs
 from tablequeue.engines.rows import BatchRow, OpenBatchRow, PushesRow
+from tablequeue.engines.table import Statements, Table
 
 
 class Batches(Part):

@@ -6,12 +6,13 @@ exists` would need the right to create even if the table exists, and on PostgreS
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, created_by, texts_for
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
+from tablequeue.engines.table import Statements, Table
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import CATALOGUE
 

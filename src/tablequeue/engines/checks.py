@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import created_by
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
+from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import Row
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part, pairs
 from tablequeue.engines.rows import EndedRow
+from tablequeue.engines.table import Table
 
 FAR = datetime(9999, 1, 1, tzinfo=UTC)
 """When a message is due that waits for others."""

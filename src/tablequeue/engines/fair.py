@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, ClassVar
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import Claim, InOrder, claimed_above, claimed_anywhere
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 

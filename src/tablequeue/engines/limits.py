@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 

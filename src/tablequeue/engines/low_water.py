@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from tablequeue.engines.base import Mark, Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Mark, Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 

@@ -10,13 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, ClassVar
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import IN_ORDER, Fair
 from tablequeue.engines.low_water import Claim
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part, pairs
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.rows import Done
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.engines.walks import LATE_SECONDS
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from threading import Lock, Thread
 from typing import ClassVar
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import RawConnection
+from tablequeue.engines.table import Table
 
 
 class Listener(ABC):

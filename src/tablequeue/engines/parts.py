@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tablequeue.engines.base import Statements
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.table import Statements
 from tablequeue.engines.texts import Row
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
+from tablequeue.engines.table import Table
 
 
 class Pauses(Part):

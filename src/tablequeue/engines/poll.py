@@ -12,10 +12,10 @@ from threading import Event
 from time import monotonic
 from typing import ClassVar
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Listener
+from tablequeue.engines.table import Table
 from tablequeue.engines.walks import WHOLE
 
 # Seconds between two polls: the first pause after a consumer begins to wait, and the maximum to which it doubles.

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tablequeue.engines import engine_class, procedures
-from tablequeue.engines.base import Table
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, texts_for
 from tablequeue.engines.printed_values import examples, known, named, parameters, put
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadInput
 from tablequeue.model.definition import Definition, Kind, SubscriptionDefinition, TopicDefinition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.table import Table
 from tablequeue.model.definition import Definition
 
 # Operations whose parameter `name` is that of a schedule.

@@ -17,12 +17,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
+from tablequeue.engines.base import EngineBase
 from tablequeue.engines.columns import listed
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import FAR
-from tablequeue.engines.procedure_list import PROCEDURES
+from tablequeue.engines.procedure_list import PROCEDURES, ProcedureSyntax
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import chosen, meets, texts_in
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 from tablequeue.model.batch import BATCHES_WITHOUT_HISTORY

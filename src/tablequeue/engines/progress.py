@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import ProgressRow
+from tablequeue.engines.table import Table
 
 
 class ProgressReports(Part):

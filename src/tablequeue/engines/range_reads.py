@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.reads import Next, Reads
 from tablequeue.engines.rows import FinishedRow, PushedRow, RangesRow, StatsRow
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import pairs
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.rows import Done
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 from tablequeue.errors import Locked, SeekRefused

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow, StatsRow
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 

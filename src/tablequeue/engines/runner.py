@@ -21,12 +21,13 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.callers import adapted, joined
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
 from tablequeue.engines.operations import OPERATIONS
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Statements, Table
 from tablequeue.errors import (
     BadInput,
     ConnectionLost,

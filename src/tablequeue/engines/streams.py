@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Fair
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import StreamRow, StreamsRow
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 

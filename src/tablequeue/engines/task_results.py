@@ -6,10 +6,11 @@ one. After its commit, each part looks whether the chord is complete, and one of
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import ChordRow
+from tablequeue.engines.table import Table
 
 
 class TaskResults(Part):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.params import Params
 from tablequeue.engines.rows import BoundsRow, SizeRow
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 

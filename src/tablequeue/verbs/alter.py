@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.params import Params
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
 from tablequeue.model.definition import Definition, Kind
 from tablequeue.model.options import AlterOptions

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.rows import BatchRow, OpenBatchRow
+from tablequeue.engines.table import Table
 from tablequeue.errors import TablequeueError
 from tablequeue.model.batch import BATCH, BatchProgress
 from tablequeue.model.payload import dump_headers

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, BatchNotFound, QueueNotFound
 from tablequeue.model.batch import BatchProgress, OnDead, check_on_dead
 from tablequeue.model.connection import Connection

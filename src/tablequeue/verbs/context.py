@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, TypeVar
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.params import Params
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.reads import Reads
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import definition_from

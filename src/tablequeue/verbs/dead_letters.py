@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.rows import NameRow
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadDefinition, BadInput
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import Message

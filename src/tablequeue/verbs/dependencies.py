@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import FAR
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput
 from tablequeue.model.batch import OnDead, check_on_dead
 from tablequeue.model.connection import Connection

@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import FAR
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.params import Params
 from tablequeue.engines.rows import NameRow
+from tablequeue.engines.table import Table
 from tablequeue.errors import QueueNotFound
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tablequeue.engines.base import Statements
 from tablequeue.engines.checks import Check
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Statements
 from tablequeue.errors import TablequeueError
 from tablequeue.model.names import table_of
 from tablequeue.verbs import catalogue, topics

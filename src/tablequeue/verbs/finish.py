@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, checked_claims, checked_token, error_text

@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.table import Table
 from tablequeue.verbs.context import Context, Params
 
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Literal
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.model.message import Message
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs import catalogue, dead_letters

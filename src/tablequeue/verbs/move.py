@@ -7,7 +7,8 @@ from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.states import WAITING_STATES, LiveState
 from tablequeue.verbs import keys, move_between

@@ -22,9 +22,10 @@ from itertools import count
 from time import sleep
 from typing import Any, NamedTuple, cast
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.moving import ASIDE
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, BadPayload, Conflict, DuplicateKey, TablequeueError
 from tablequeue.model.definition import Definition

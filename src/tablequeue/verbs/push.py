@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition

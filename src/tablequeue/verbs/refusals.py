@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput
 
 # The most ids or keys that a sentence names.

@@ -8,9 +8,9 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.errors import NoResult, TablequeueError
 from tablequeue.model.pacing import Duration
 from tablequeue.model.payload import dump_result

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from time import monotonic
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.errors import TablequeueError
 from tablequeue.model.batch import BATCHES_WITHOUT_HISTORY
 from tablequeue.model.connection import Connection

@@ -10,8 +10,9 @@ from random import random
 from time import monotonic, sleep
 from typing import Literal
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.params import Params
 from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, Locked, QueueNotFound, TablequeueError
 from tablequeue.model.definition import SubscriptionDefinition, kind_of
 from tablequeue.model.names import check_name, number_in, subscription_of, subscription_table_of, topic_table_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from tablequeue.engines.base import Params
+from tablequeue.engines.params import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
 from tablequeue.model.connection import Connection

@@ -12,9 +12,10 @@ from django.db import connections, transaction
 
 from tablequeue.database import Database
 from tablequeue.engines import engine_class
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Statements, Table
 from tablequeue.errors import ConnectionLost, QueueNotFound
 from tablequeue.queue import Queue
 

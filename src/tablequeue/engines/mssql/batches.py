@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.batches import Batches
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mssql.connection import unless_locked
+from tablequeue.engines.params import Params
 from tablequeue.engines.rows import OpenBatchRow
+from tablequeue.engines.table import Table
 
 
 class SQLServerBatches(Batches):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import Dependencies
 from tablequeue.engines.mssql.connection import unless_locked
 from tablequeue.engines.mssql.steps import STEP
+from tablequeue.engines.params import Params
 from tablequeue.engines.rows import EndedRow
+from tablequeue.engines.table import Table
 
 
 class SQLServerDependencies(Dependencies):

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from tablequeue.engines.base import ProcedureSyntax, Table
 from tablequeue.engines.columns import TIMES, common_expressions, tables, typed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
@@ -41,6 +40,8 @@ from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.mssql.task_results import SQLServerTaskResults
 from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
+from tablequeue.engines.procedure_list import ProcedureSyntax
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 from tablequeue.model.definition import Definition

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS, Fair
 from tablequeue.engines.low_water import Claim
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 # How often a claim chooses messages before it is empty.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages, completed_ids, old_and_new
@@ -15,6 +14,8 @@ from tablequeue.engines.mssql.connection import atomic
 from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 T = TypeVar("T")

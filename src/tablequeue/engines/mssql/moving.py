@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.moving import Moving
 from tablequeue.engines.mssql.steps import steps_of, text_of
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 
 
 class SQLServerMoving(Moving):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mssql.connection import unless_locked
+from tablequeue.engines.params import Params
 from tablequeue.engines.progress import ProgressReports
+from tablequeue.engines.table import Table
 
 
 class SQLServerProgress(ProgressReports):

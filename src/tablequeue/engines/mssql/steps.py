@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from tablequeue.engines.base import Params
+from tablequeue.engines.params import Params
 from tablequeue.engines.texts import Row
 
 T = TypeVar("T")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
 from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.steps import claimed_in_steps, steps_of, text_of
+from tablequeue.engines.params import Params
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 

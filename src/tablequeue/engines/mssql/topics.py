@@ -6,14 +6,15 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mssql.connection import atomic
 from tablequeue.engines.mssql.messages import json_rows
 from tablequeue.engines.mssql.refusals import LOCK_TIMEOUT, is_driver_error, number_of
 from tablequeue.engines.mssql.steps import STEP, steps_of, text_of
+from tablequeue.engines.params import Params
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.rows import BoundsRow
+from tablequeue.engines.table import Table
 from tablequeue.engines.topics import Topics
 
 # The number of messages above the last run that one sequencing looks at, as `create_topic` has it.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.batches import Batches
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 
 
 class MySQLBatches(Batches):

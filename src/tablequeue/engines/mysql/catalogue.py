@@ -6,12 +6,13 @@ import pymysql
 from pymysql.constants import ER
 
 from tablequeue import errors
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.operations import OPERATIONS, texts_for
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Statements, Table
 from tablequeue.model.names import HISTORY, PART
 
 

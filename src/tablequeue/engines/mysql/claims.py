@@ -10,11 +10,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.fair import SPARE, found, groups_and_wanted
 from tablequeue.engines.mysql.limits import LOOK
 from tablequeue.engines.mysql.packets import bound, kept, limited, stored, together
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 

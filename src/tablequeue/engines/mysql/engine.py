@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from pymysql.constants import ER
 
 from tablequeue.engines.awaited import Awaited
-from tablequeue.engines.base import Table
 from tablequeue.engines.columns import TIMES, common_expressions, filled, tables
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
@@ -34,6 +33,7 @@ from tablequeue.engines.mysql.task_results import MySQLTaskResults
 from tablequeue.engines.mysql.topics import MySQLTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Client, compile_text
 from tablequeue.errors import BadUrl, TablequeueError
 from tablequeue.model.definition import Definition

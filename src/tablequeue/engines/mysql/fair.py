@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tablequeue.engines.base import LOOKED_AT, Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import HIGHEST, STEPS, Fair, in_turn
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
+from tablequeue.engines.words import LOOKED_AT
 
 # Messages that a claim of n looks at beside these n, because other claims may have locked some.
 SPARE = 8

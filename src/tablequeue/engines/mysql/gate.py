@@ -8,9 +8,10 @@ from functools import cache, wraps
 from threading import Semaphore
 from typing import TypeVar
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
+from tablequeue.engines.table import Table
 
 # Seconds after which a call goes on without a permit: those that have them may be cut off from the server.
 PATIENCE = 5.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 
 # A claim of n messages looks at 2 n + LOOK places: other claims may lock the first ones.
 LOOK = 32

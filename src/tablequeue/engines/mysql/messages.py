@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages, completed_ids
 from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
@@ -23,8 +22,10 @@ from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.packets import bound, kept, sent, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import pairs
 from tablequeue.engines.rows import Done
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID, LEASE_UNTIL, POPPED_AT
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tablequeue.engines.base import Params
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.connection import commits_each, undone
+from tablequeue.engines.params import Params
 from tablequeue.engines.texts import Row
 
 

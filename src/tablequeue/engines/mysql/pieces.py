@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tablequeue.engines.base import Params
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.texts import Row
 
 # Conditions on ids in one statement. The optimizer needs a time that grows with their square.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tablequeue.engines.base import ProcedureSyntax
+from tablequeue.engines.procedure_list import ProcedureSyntax
 from tablequeue.engines.texts import quoted_role, statements_in
 from tablequeue.errors import BadInput
 from tablequeue.model.definition import Definition

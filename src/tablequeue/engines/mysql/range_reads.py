@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.pieces import CONDITIONS, Piece, within
+from tablequeue.engines.params import Params
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.reads import Next
 from tablequeue.engines.rows import RangesRow
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 # The largest id.

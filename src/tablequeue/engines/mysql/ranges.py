@@ -11,7 +11,6 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import EXPIRED as EXPIRED_LEASE
 from tablequeue.engines.messages import Messages
@@ -20,9 +19,11 @@ from tablequeue.engines.mysql.packets import bound, sent, stored, together
 from tablequeue.engines.mysql.pieces import Piece, ids_in, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.topics import TRIES, TRIES_SOON, MySQLTopics, insert_again, made
+from tablequeue.engines.params import Params
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
 from tablequeue.engines.rows import Done
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.pacing import LARGEST
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.fair import until_room
+from tablequeue.engines.params import Params
 from tablequeue.engines.reads import Next, Reads
+from tablequeue.engines.table import Table
 
 
 class MySQLReads(Reads):

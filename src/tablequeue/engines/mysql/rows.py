@@ -9,9 +9,9 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Params
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
+from tablequeue.engines.params import Params
 from tablequeue.model.definition import Definition
 
 # Maximum bytes of rows in one statement. Larger statements are not faster.

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.connection import check_locked
 from tablequeue.engines.mysql.fair import MySQLFair, locked
 from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.refusals import number_of
+from tablequeue.engines.params import Params
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 
 

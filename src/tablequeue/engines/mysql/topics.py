@@ -14,14 +14,15 @@ from time import monotonic
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.packets import bound, sent, together
 from tablequeue.engines.mysql.pieces import Piece, divided_by, ids_in, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
+from tablequeue.engines.params import Params
 from tablequeue.engines.rows import BoundsRow
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 from tablequeue.errors import QueueNotFound

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import psycopg
 from psycopg.rows import tuple_row
 
-from tablequeue.engines.base import ProcedureSyntax, Table, ending
 from tablequeue.engines.columns import TIMES, common_expressions, tables, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -37,7 +36,10 @@ from tablequeue.engines.postgresql.topics import (
     PostgreSQLTopics,
 )
 from tablequeue.engines.postgresql.values import Ids, load_time
+from tablequeue.engines.procedure_list import ProcedureSyntax
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
+from tablequeue.engines.words import ending
 from tablequeue.errors import TablequeueError
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS

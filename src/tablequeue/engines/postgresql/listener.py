@@ -24,11 +24,11 @@ from threading import Lock
 
 import psycopg
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection
+from tablequeue.engines.table import Table
 
 # The seeds of a queue's three advisory locks, numbers of tablequeue's own as in `install`: the lock of waiting
 # consumers, of the push that notifies them, and of pushes in callers' transactions.

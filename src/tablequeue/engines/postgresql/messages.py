@@ -7,15 +7,16 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any, TypeVar
 
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import note_claimed
 from tablequeue.engines.messages import Messages, old_and_new
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.rows import Done
+from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import CLAIMED, ID
 

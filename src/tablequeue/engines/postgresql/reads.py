@@ -8,9 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.reads import Next, Reads
+from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import Row
 from tablequeue.engines.walks import WHOLE
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.messages import Notifying
 from tablequeue.engines.postgresql.values import Column
 from tablequeue.engines.staging import Staging
+from tablequeue.engines.table import Table
 from tablequeue.errors import DatabaseError
 
 

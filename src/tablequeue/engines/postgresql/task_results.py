@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.postgresql.messages import Notifying
+from tablequeue.engines.table import Table
 from tablequeue.engines.task_results import TaskResults
 
 

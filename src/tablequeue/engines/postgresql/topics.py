@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.postgresql.connection import atomic, in_one_message
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
@@ -16,6 +16,7 @@ from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import PUMPED, Ranges
 from tablequeue.engines.rows import BoundsRow, Done
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 

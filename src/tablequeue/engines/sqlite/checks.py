@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tablequeue.engines.base import Params, Statements
 from tablequeue.engines.checks import Check, Checks
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Statements
 from tablequeue.engines.texts import Row
 
 # Bytes of a WAL that no checkpoint has emptied for long. SQLite tries a checkpoint from 4 MB on.

@@ -6,9 +6,10 @@ turns are the same for all processes, however short they live. That row is in th
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Fair
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 
 SLOT = "ifnull(group_key, '')"
 

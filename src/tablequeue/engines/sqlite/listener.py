@@ -13,10 +13,10 @@ from collections.abc import Collection
 from select import POLLIN, poll
 from time import monotonic, sleep
 
-from tablequeue.engines.base import Table
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.sqlite.inherited import file_of
+from tablequeue.engines.table import Table
 
 # Seconds between two polls: BLIND without inotify, and at least COMING after a write, until its commit is visible. That
 # pause grows to a quarter of the time since the write: 25 polls in a tenth of a second instead of 200. Each poll takes

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.params import Params
 from tablequeue.engines.sqlite.connection import atomic
 from tablequeue.engines.sqlite.fair import SQLiteFair
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
+from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import Row
 
 # Number of payloads in one statement of push_many: 270,000 messages a second, against 80,000 with one statement each.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
+from tablequeue.engines.table import Table
 from tablequeue.engines.task_results import TaskResults
 
 

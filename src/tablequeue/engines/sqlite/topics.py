@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.sqlite.messages import insert_many
+from tablequeue.engines.table import Table
 from tablequeue.engines.topics import Topics
 
 
