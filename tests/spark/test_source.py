@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
 from tablequeue import Database, PayloadType, Queue
+from tablequeue.spark import batch
+from tablequeue.spark.options import Options
 from tests.servers import Place
 from tests.spark.named import by_options
 
@@ -81,6 +83,19 @@ def test_a_range_of_ids(spark: Any, db: Database, place: Place) -> None:
     ids = sorted(message.id for message in queue.history())
     frame = load(spark, place, queue, minId=ids[3], maxId=ids[7])
     assert sorted(row["id"] for row in frame.collect()) == ids[3:8]
+
+
+@pytest.mark.parametrize(("ids", "parts"), [(5, 1), (11, 3), (20, 4)])
+def test_a_part_of_a_read_has_enough_ids(
+    db: Database, place: Place, monkeypatch: pytest.MonkeyPatch, ids: int, parts: int
+) -> None:
+    monkeypatch.setattr(batch, "LEAST_PER_TASK", 5)
+    queue = db.create_queue("work")
+    finish_some(queue, list(range(ids)))
+    reader = batch.BatchReader(Options.parse({**by_options(place), "queue": "work"}, "read"), ["id"])
+    found = [[id for rows in reader.read(part) for id in rows["id"].to_pylist()] for part in reader.partitions()]
+    assert len(found) == parts
+    assert sorted(id for each in found for id in each) == sorted(one.id for one in queue.history())
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from tablequeue import Database
 from tablequeue.bulk import staging
@@ -203,6 +204,24 @@ def test_ids_that_others_get_meanwhile(topic: Topic, mail: Subscription, place: 
     runs = place.execute(f"select first_offset, first_id, last_id from {table}__runs order by 1")  # noqa: S608
     assert [last - first + 1 for _, first, last in runs] == [1, 1, 2, 1, 1, 1]
     assert early == 1
+
+
+@POSTGRESQL
+@pytest.mark.parametrize("mutated", [False, True], ids=["the functions", "the mutant"])
+def test_a_task_reads_no_log_that_was_empty_at_its_first_call(topic: Topic, place: Place, mutated: bool) -> None:
+    """A session keeps the plans of that call, and one for an empty log would read all of it."""
+    log = place.table("events")
+    if mutated:
+        place.execute(f"alter function {log}__sequence(boolean, boolean) reset enable_seqscan")
+        place.execute(f"alter function {log}__sequence_all(boolean) reset enable_seqscan")
+    reserve = sa.text(f"select count(*) from {log}__reserve(1, 'write', 'attempt', 0, 0)")  # noqa: S608
+    whole_reads = sa.text(f"select seq_scan from pg_stat_xact_user_tables where relid = cast('{log}' as regclass)")  # noqa: S608
+    with place.sa_engine().connect() as connection:
+        connection.execute(reserve)
+        connection.commit()
+        topic.push_many(["x"] * 5000)
+        connection.execute(reserve)
+        assert (connection.execute(whole_reads).scalar_one() > 0) is mutated
 
 
 @POSTGRESQL

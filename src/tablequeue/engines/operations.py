@@ -107,7 +107,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_range_functions": "subscription",
     },
     7: {"upgrade_7": "states", "upgrade_7_batches": "batches"},
-    8: {"create_batch_results": "batches results"},
+    8: {"create_batch_results": "batches results", "create_topic_functions": "topic"},
 }
 
 # What detaches messages from a range.

@@ -11,6 +11,10 @@ from tablequeue.bulk import arrow
 from tablequeue.bulk.arrow import Range
 from tablequeue.spark.options import Options
 
+# Minimum number of messages of a task. Two tasks of 5,000 messages take longer than one of 10,000: each has to start in
+# Spark and to connect.
+LEAST_PER_TASK = 20_000
+
 
 class RangePartition(InputPartition):
     def __init__(self, within: Range) -> None:
@@ -30,7 +34,8 @@ class BatchReader(DataSourceReader):
         found = arrow.bounds(options.connect().consumer(options.queue), options.table, within)
         if found is None:
             return [RangePartition(Range(1, 0))]  # without any partition, Spark would call read with None
-        size = (found.high - found.low) // options.partitions + 1
+        ids = found.high - found.low + 1  # at least as many as there are messages
+        size = -(-ids // min(options.partitions, -(-ids // LEAST_PER_TASK)))
         return [
             RangePartition(found._replace(low=low, high=min(low + size - 1, found.high)))
             for low in range(found.low, found.high + 1, size)

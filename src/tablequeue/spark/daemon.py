@@ -25,10 +25,20 @@ _worker = daemon.worker
 
 def worker(connection: socket, authenticated: bool) -> int:
     """Work as Spark's worker does; end without a traceback if Java has closed the connection, as it ends a task."""
+    loaded = len(sys.modules)
     try:
         return _worker(connection, authenticated)
     except BrokenPipeError:
         return 1
+    finally:
+        if len(sys.modules) > loaded:
+            _freeze()
+
+
+def _freeze() -> None:
+    """Spare what is loaded the collections after each task: 14 ms of a core with a database driver."""
+    gc.collect()
+    gc.freeze()
 
 
 if __name__ == "__main__":
@@ -38,7 +48,7 @@ if __name__ == "__main__":
     if module == "pyspark.worker":
         import_module("pandas")  # pyarrow imports it at the first Python list
     # A worker collects garbage after each task. Without these modules that saves 0.1 s of a core.
-    gc.freeze()
+    _freeze()
     if module == FIRST:
         begin(folder)
     daemon.worker = worker

@@ -57,7 +57,7 @@ class Options:
 
     Reading
     table                  `history` (finished messages), or `queue` (live messages).
-    partitions             number of partitions (4).
+    partitions             maximum number of partitions (4), of at least 20000 ids each.
     columns                columns to read, separated by commas; the default is all.
     minId, maxId           first and last id to read.
     since, until           finished at or after, and before, these times (history only); ISO 8601 with a zone.

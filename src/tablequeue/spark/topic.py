@@ -20,15 +20,14 @@ from tablequeue.bulk import arrow
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
 from tablequeue.ext import context_of
+from tablequeue.spark.batch import LEAST_PER_TASK
 from tablequeue.spark.microbatch import Idle
 from tablequeue.spark.options import Options, Position
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs import topics
 from tablequeue.verbs.context import Context
 
-# Minimum and maximum number of messages of a task. Two tasks of 5,000 messages take longer than one of 10,000: each has
-# to start in Spark and to connect. A task that is tried again repeats no more than the maximum.
-LEAST_PER_TASK = 20_000
+# Maximum number of messages of a task: one that is tried again repeats no more.
 MOST_PER_TASK = 500_000
 
 

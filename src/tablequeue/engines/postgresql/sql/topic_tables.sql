@@ -82,6 +82,8 @@ create table {parts} (
 -- nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
+-- A session keeps the plans of its first call, when the log may be empty. Without `enable_seqscan = off` they read the
+-- whole log, at each call.
 -- Where there is neither a hole nor a gap, the new messages are one run, and it is enough to count them. Else one
 -- statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
@@ -89,7 +91,7 @@ create table {parts} (
 -- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
 -- the topic was restored.
 create or replace function {log}__sequence(all_holes boolean, patient boolean) returns void
-    language plpgsql set jit = off as $$
+    language plpgsql set jit = off set enable_seqscan = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
         horizon xid8;
@@ -162,7 +164,8 @@ create or replace function {log}__sequence(all_holes boolean, patient boolean) r
     end;
     $$;
 -- Sequence all that was visible before the call. The caller's transaction has the lock until it ends.
-create or replace function {log}__sequence_all(all_holes boolean) returns void language plpgsql as $$
+create or replace function {log}__sequence_all(all_holes boolean) returns void
+    language plpgsql set enable_seqscan = off as $$
     declare
         more boolean = true;
     begin
