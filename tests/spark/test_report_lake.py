@@ -17,7 +17,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tablequeue import Claim, Database, connect
-from tablequeue.bulk.archive import archive
+from tablequeue.bulk.archive import archive, files_in
 from tablequeue.errors import BadInput
 from tablequeue.spark.reports import job, messages
 from tablequeue.spark.reports.cluster import Spark
@@ -334,6 +334,22 @@ def test_tables_are_read(reading: Reading, lake_of: tuple[str, dict[str, Any]], 
     assert archive(reading.queue, to, 0, **options) == 2
     assert (reading.read(), reading.read()) == (2, 0)
     assert reading.ids() == {"finished": ids}
+
+
+def test_the_metadata_of_another_queues_table_is_read_once(reading: Reading, url: str) -> None:
+    """As long as nothing is added to the table, which another file of metadata would tell."""
+    other = connect(url).create_queue("other")
+    to, options = target(reading.folder / "other", "iceberg")
+    for _ in range(2):
+        other.push("x")
+        claimed(other).complete()
+        archive(other, to, 0, **options)
+        assert files_in(reading.folder, reading.queue) == []
+    read = [*reading.folder.rglob("*.metadata.json")]
+    assert len(read) > 2
+    for file in read:
+        file.unlink()
+    assert files_in(reading.folder, reading.queue) == []
 
 
 def test_the_archive_of_another_queue_is_not_read(reading: Reading, url: str) -> None:

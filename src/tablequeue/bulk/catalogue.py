@@ -95,12 +95,12 @@ class Catalogue(SqlCatalog):
                     raise
         return "v1"
 
-    def names(self) -> list[str]:
-        """The names of all tables."""
-        columns = (IcebergTables.table_namespace, IcebergTables.table_name)
+    def locations(self) -> dict[str, str]:
+        """The names of all tables, and the file of the metadata of each. A commit makes a new file."""
+        columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
         with self.engine.connect() as connection:
             found = connection.execute(sa.select(*columns).where(IcebergTables.catalog_name == NAME))
-            return [".".join(row) for row in found]
+            return {f"{namespace}.{name}": location for namespace, name, location in found}
 
     def opened(
         self, name: str, schema: pa.Schema, partition_by: Sequence[str] = (), properties: Mapping[str, str] = PROPERTIES
