@@ -90,8 +90,8 @@ def files_of(database: sa.Engine, schema: str | None, owner: Owner) -> list[str]
     return found
 
 
-# A report looks for the archives of each of its queues, twice. To read the metadata of a table takes 2 ms, and more if it
-# has many snapshots.
+# A report looks for the archives of each of its queues, twice. To read the metadata of a table takes 2 ms, and more if
+# it has many snapshots.
 @lru_cache(maxsize=10_000)
 def _owner_at(location: str, name: str) -> Owner | None:
     return owner_of(StaticTable.from_metadata(location), name)
