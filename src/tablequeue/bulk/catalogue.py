@@ -100,7 +100,7 @@ class Catalogue(SqlCatalog):
         columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
         with self.engine.connect() as connection:
             found = connection.execute(sa.select(*columns).where(IcebergTables.catalog_name == NAME))
-            return {f"{namespace}.{name}": location for namespace, name, location in found}
+            return {f"{namespace}.{name}": location for namespace, name, location in found if location}
 
     def opened(
         self, name: str, schema: pa.Schema, partition_by: Sequence[str] = (), properties: Mapping[str, str] = PROPERTIES
