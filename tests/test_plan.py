@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 
 from tablequeue import Definition, Rate, SubscriptionDefinition, TopicDefinition
-from tablequeue.engines.conditions import conditions
+from tablequeue.engines.conditions import TRAITS, conditions
 from tablequeue.engines.plan import Plan, Ways
 from tablequeue.ext import context_of
 from tablequeue.model.definition import HISTORIES, ORDERS, PAYLOADS
@@ -35,7 +35,7 @@ DEFINITIONS = [
     SubscriptionDefinition(topic="t"),
     SubscriptionDefinition(topic="t", groups=True),
 ]
-KNOWN = {name for each in DEFINITIONS for name in conditions(each, frozenset({"promotes", "low_water"}))}
+KNOWN = {name for each in DEFINITIONS for name in conditions(each, frozenset(TRAITS))}
 
 
 def ways() -> dict[str, Ways[object]]:

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,16 @@ import pytest
 
 from tablequeue.spark import fork
 
+# With a part of its text replaced: a mutant.
 DAEMON = """
 import sys
-from tablequeue.spark.forks import begin
-begin(sys.argv[1])
+from pathlib import Path
+from tablequeue.spark import forks
+_, folder, old, new = sys.argv
+text = Path(forks.__file__).read_text("utf-8")
+assert old in text
+exec(compile(text.replace(old, new), forks.__file__, "exec"), vars(forks))
+forks.begin(folder)
 print("begun", flush=True)
 sys.stdin.read()
 """
@@ -35,12 +42,18 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", DAEMON, str(tmp_path)]
+@contextmanager
+def begun(folder: Path, old: str = "", new: str = "") -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", DAEMON, str(folder), old, new]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
+        yield process
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    with begun(tmp_path) as process:
         yield process
 
 
@@ -72,14 +85,25 @@ def process(folder: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder / "place", env=environment, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.usefixtures("daemon")
-def test_a_fork_has_the_environment_the_folder_and_the_files_of_what_spark_started(tmp_path: Path) -> None:
-    started = Started(tmp_path)
-    assert started.told == [str(tmp_path / "place"), "here"]
-    assert started.pid != started.process.pid
+def check_as_started(folder: Path) -> None:
+    """A fork has the environment, the folder and the files of what Spark started."""
+    started = Started(folder)
     started.close()
     written, _ = started.process.communicate(timeout=60)
+    assert started.told == [str(folder / "place"), "here"]
+    assert started.pid != started.process.pid
     assert (written, started.process.returncode) == ("written\n", 0), "it ends with the fork"
+
+
+def check_private(folder: Path) -> None:
+    """No other user may have something forked."""
+    assert (folder / fork.NAME).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize("check", [check_as_started, check_private])
+def test_promises(check: Callable[[Path], None], tmp_path: Path) -> None:
+    check(tmp_path)
 
 
 @pytest.mark.usefixtures("daemon")
@@ -106,6 +130,14 @@ def test_without_a_daemon_the_reader_is_a_process_of_its_own(tmp_path: Path) -> 
     assert process(tmp_path).communicate(timeout=60)[0] == "by itself\n"
 
 
-@pytest.mark.usefixtures("daemon")
-def test_no_other_user_may_have_something_forked(tmp_path: Path) -> None:
-    assert (tmp_path / fork.NAME).stat().st_mode & 0o077 == 0
+MUTANTS = [
+    ("update(environment)", "update(environment, WORD='of the daemon')", check_as_started),
+    ("os.fchdir(files[3])", "pass", check_as_started),
+    ("os.umask(0o177)", "os.umask(0)", check_private),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "check"), MUTANTS, ids=["environment", "folder", "socket"])
+def test_a_broken_mutant_is_caught(old: str, new: str, check: Callable[[Path], None], tmp_path: Path) -> None:
+    with begun(tmp_path, old, new), pytest.raises((AssertionError, ValueError)):
+        check(tmp_path)

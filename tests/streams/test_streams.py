@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,11 +15,11 @@ from tablequeue.bulk import arrow, stream
 from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
-from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
+from tablequeue.errors import BadInput, StreamNotFound, StreamRefused, TablequeueError
 from tablequeue.ext import context_of
 from tablequeue.model.message import LONGEST_ERROR
 from tests.servers import Kind, Place, only
-from tests.support import DESIGNS, at, design_group, refuses, with_parts
+from tests.support import DESIGNS, at, claimed, design_group, refuses, with_parts
 
 pytestmark = pytest.mark.quick
 
@@ -100,7 +102,38 @@ def check_long_failures(queue: Queue) -> None:
     assert len(queue.dead()[0].errors[0].error) <= LONGEST_ERROR
 
 
-CHECKS = [check_replay, check_fence, check_completed_once, check_failures, check_long_failures]
+def check_one_batch_is_open(queue: Queue) -> None:
+    """If a batch cannot be completed, the next one is not claimed, also where both are done at once."""
+    other = claimed(queue, now=at(1))
+    other.complete(now=at(1))
+    run = Stream(queue, "lake")
+    payloads, id = read(run, run.advance(0, 4, now=at(1))), run.batch(1)[1][0]
+    rename_in_history(queue, other.id, id)
+    refuses(TablequeueError, run.advance, 1, 4, now=at(2))
+    assert queue.stats(now=at(2)).in_progress == 4
+    rename_in_history(queue, id, other.id)
+    again = Stream(queue, "lake")
+    assert read(again, again.advance(0, 4, now=at(3))) == payloads
+    assert len(read(again, again.advance(1, 4, now=at(3)))) == 4
+    assert len(queue.history()) == 5
+
+
+def rename_in_history(queue: Queue, id: int, to: int) -> None:
+    """Give a finished message the id of another one, which cannot be completed then."""
+    context = context_of(queue)
+    history = context.engine.words(context.table)["history"]
+    with context.runner.sa_engine.begin() as connection:
+        connection.exec_driver_sql(f"update {history} set id = {to} where id = {id}")  # noqa: S608 (a checked name)
+
+
+CHECKS = [
+    check_replay,
+    check_fence,
+    check_completed_once,
+    check_failures,
+    check_long_failures,
+    check_one_batch_is_open,
+]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -253,6 +286,47 @@ def test_a_run_does_not_take_its_last_claim_for_that_of_a_later_run(db: Database
 
 
 @only("postgresql")
+def test_a_batch_is_claimed_while_the_one_before_is_completed(place: Place, kind: Kind) -> None:
+    """Also if somebody waits for the claim with a lock for which the completion waits in turn."""
+    has_claimed, completes = Event(), Event()
+
+    class Claims(type(kind.engine_class.streams)):  # type: ignore[misc]
+        def stream_claim(self, cursor: Any, table: Any, params: Any) -> list[int]:
+            ids: list[int] = super().stream_claim(cursor, table, params)
+            has_claimed.set()
+            return ids
+
+    class Completes(type(kind.engine_class.messages)):  # type: ignore[misc]
+        def complete(self, cursor: Any, table: Any, params: Any) -> Any:
+            assert has_claimed.wait(60), "the next batch is not claimed yet"
+            completes.set()
+            while not watch.exec_driver_sql(waits).all():
+                pass
+            return super().complete(cursor, table, params)
+
+    queue = filled(place.open_with(with_parts(kind.engine_class, {"streams": Claims, "messages": Completes})))
+    name = context_of(queue).engine.words(context_of(queue).table)["queue"]
+    waits = f"select 1 from pg_locks where relation = cast('{name}' as regclass) and not granted"  # noqa: S608
+
+    def lock() -> None:
+        assert completes.wait(60)
+        with place.sa_engine().begin() as connection:
+            connection.exec_driver_sql(f"lock table {name} in access exclusive mode")
+
+    run = Stream(queue, "lake")
+    run.advance(0, 4, now=at(1))
+    has_claimed.clear()
+    with (
+        place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        locked = threads.submit(lock)
+        assert run.advance(1, 4, now=at(1)) == 2
+        locked.result()
+    assert read(run, 2) == ["4", "5", "6", "7"]
+
+
+@only("postgresql")
 def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) -> None:
     queue = filled(db, 20_000)
     run = Stream(queue, "s")
@@ -309,11 +383,21 @@ def claims_again(engine: Any) -> Any:
     return with_parts(engine, {"streams": Again})
 
 
+def claims_too_early(engine: Any) -> Any:
+    class Early(type(engine.streams)):  # type: ignore[misc]
+        def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
+            row = super().stream_lock(cursor, table, params)
+            return row and (row._replace(token=None) if "n" in params else row)
+
+    return with_parts(engine, {"streams": Early})
+
+
 MUTANTS = [
     (forgets_the_epoch, check_fence),
     (gives_a_lease, check_replay),
     (forgets_failures, check_failures),
     (claims_again, check_replay),
+    (claims_too_early, check_one_batch_is_open),
 ]
 
 
@@ -321,6 +405,8 @@ MUTANTS = [
 def test_a_broken_mutant_is_caught(
     place: Place, kind: Kind, mutant: Callable[[type[Engine]], type[Engine]], check: Callable[[Queue], None]
 ) -> None:
+    if mutant is claims_too_early and not kind.engine_class.overlaps:
+        pytest.skip("It claims when the completion is over.")
     queue = filled(place.open_with(mutant(kind.engine_class)))
     with pytest.raises((AssertionError, pytest.fail.Exception, StreamRefused)):
         check(queue)

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.columns import listed
-from tablequeue.engines.conditions import conditions
+from tablequeue.engines.conditions import TRAITS, conditions
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.params import Params
 from tablequeue.engines.plan import Plan
@@ -71,6 +71,8 @@ class EngineBase(Words):
     """Whether a claim in a caller's transaction sweeps in that transaction, because no other one could write then."""
     low_water: ClassVar[bool] = False
     """Whether claims begin at a low-water mark; see low_water.py."""
+    overlaps: ClassVar[bool] = False
+    """Whether a stream claims a batch while the one before is being completed, on two connections."""
     closes_before_fork: ClassVar[bool] = False
     """Whether all connections must be closed before a process forks."""
     looks_apart: ClassVar[bool] = False
@@ -116,7 +118,7 @@ class EngineBase(Words):
 
     def plan(self, definition: Definition) -> Plan:
         """Return what a definition decides on this engine."""
-        return Plan(conditions(definition, {trait for trait in ("promotes", "low_water") if getattr(self, trait)}))
+        return Plan(conditions(definition, {trait for trait in TRAITS if getattr(self, trait)}))
 
     def payload_start(self, definition: Definition) -> str:
         """Return the expression of the first `BRIEF` characters of a payload, or bytes; see `expressions`."""

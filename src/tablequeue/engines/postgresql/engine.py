@@ -140,6 +140,7 @@ class PostgreSQL(Engine):
     )
     listener = PostgreSQLListener
     low_water = True
+    overlaps = True
     _pooled = False
     procedure_syntax = ProcedureSyntax(
         "p_{}",

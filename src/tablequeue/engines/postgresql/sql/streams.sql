@@ -57,8 +57,8 @@ set state = 'in_progress',
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = null
 -- [not fair]
-where id = any(array(
-    select id from {queue}
+where {row} = any(array(
+    select {row} from {queue}
     where {claimable} and (cast(:high as bigint) is null or id <= :high)
     order by {order_by}
     limit {claim_limit}
