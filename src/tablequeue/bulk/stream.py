@@ -2,7 +2,7 @@
 
 A stream numbers its batches. `advance(n)` says that batch n is safe: it is completed, with all before it, and the next
 one is claimed. So at most one batch is open. Its messages have no lease: they stay the stream's, whatever crashes,
-until the stream advances or somebody releases them. Each step happens under the lock of the stream's row. The row also
+until the stream advances or somebody releases them. Each step commits under the lock of the stream's row. The row also
 has the epoch of the last run, and an older run that wakes up is refused.
 """
 
