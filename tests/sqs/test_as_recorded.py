@@ -41,7 +41,9 @@ def test_after_five_minutes_a_deduplication_id_is_free_also_while_its_message_wa
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_an_old_handle_changes_the_visibility_on_a_standard_queue(sqs: Any, queue_url: str, batch: bool) -> None:
+def test_an_old_handle_changes_the_visibility_on_a_standard_queue(
+    sqs: Any, db: Database, queue_url: str, batch: bool
+) -> None:
     def change(message: dict[str, Any], seconds: int) -> None:
         entry = {"ReceiptHandle": message["ReceiptHandle"], "VisibilityTimeout": seconds}
         if not batch:
@@ -56,7 +58,11 @@ def test_an_old_handle_changes_the_visibility_on_a_standard_queue(sqs: Any, queu
     assert counts(sqs, queue_url) == (1, 0, 0), "of what is visible nothing changes"
     (new,) = received(sqs, queue_url, VisibilityTimeout=1)
     change(old, 100)
-    assert received(sqs, queue_url, WaitTimeSeconds=2) == [], "it is invisible for longer"
+    (held,) = db.queue("orders").peek(state="in_progress")
+    assert held.popped_at
+    assert held.lease_until
+    assert (held.lease_until - held.popped_at).total_seconds() >= 100, "it is invisible for longer"
+    assert received(sqs, queue_url) == []
     change(old, 0)
     (again,) = received(sqs, queue_url)
     assert again["Attributes"]["ApproximateReceiveCount"] == "3"
@@ -104,7 +110,7 @@ def test_a_message_of_a_group_comes_back_although_later_ones_are_in_flight(sqs: 
     send_all(sqs, url, "g", "abcde")
     a, b, c, d = received(sqs, url, MaxNumberOfMessages=4)
     show(b)
-    assert received(sqs, url, MaxNumberOfMessages=10, WaitTimeSeconds=2) == [], "a is in flight"
+    assert received(sqs, url, MaxNumberOfMessages=10, WaitTimeSeconds=2 * timeout) == [], "a is in flight"
     show(a)
     ab = received(sqs, url, MaxNumberOfMessages=10, WaitTimeSeconds=5)
     assert bodies(ab) == "ab", "c is in flight, and closes what is behind it"

@@ -355,7 +355,7 @@ def test_a_mutant_that_takes_its_own_close_for_the_clients_is_detected(
 
 
 def test_the_end_of_the_server_gives_back_nothing_that_was_read(db: Database, endpoint: SqsApp) -> None:
-    with serving(endpoint) as url:
+    with serving(endpoint, end=True) as url:
         sqs = client(url)
         queue_url = sqs.create_queue(QueueName="orders")["QueueUrl"]
         sqs.send_message(QueueUrl=queue_url, MessageBody="x")

@@ -73,18 +73,17 @@ class Client:
 
 @contextmanager
 def serving(database: Database, **options: Any) -> Iterator[Client]:
-    """Serve the dashboard of a database on a free port, in a thread."""
+    """Serve the dashboard of a database on a free port, in a thread. Nobody waits for the end of the server, where
+    uvicorn pauses for 0.2 seconds."""
     app = dashboard(database, name="the database", **options)
     server = http_server.server(app)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        # The socket listens already: connections wait until the server accepts them.
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        try:
-            yield Client(listener.getsockname()[1])
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    listener = socket.create_server(("127.0.0.1", 0))
+    # The socket listens already: connections wait until the server accepts them, which closes it in the end.
+    threading.Thread(target=server.run, kwargs={"sockets": [listener]}).start()
+    try:
+        yield Client(listener.getsockname()[1])
+    finally:
+        server.should_exit = True
 
 
 def bury(queue: Queue, payloads: list[Any], error: str = "no") -> list[int]:
