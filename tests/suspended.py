@@ -64,6 +64,11 @@ class Relay:
         with self._lock:
             self._left = None
             self.stopped.clear()
+            for upstream in self._upstream:
+                with suppress(OSError):
+                    # Or the rest of an answer comes in thousands of small pieces.
+                    upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+                    upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, 1 << 16)
             self._lock.notify_all()
 
     def await_the_answer(self) -> None:
@@ -141,13 +146,12 @@ BUSY = {
 }
 
 
-def await_the_client(place: Place, kind: Kind, relay: Relay) -> None:
+def await_the_client(watch: sa.Connection, kind: Kind, relay: Relay) -> None:
     """Wait until the server waits for a client that reads nothing: in the middle of an answer, or after it."""
     relay.await_the_answer()
     busy = BUSY[kind.name].format(", ".join(map(str, relay.ports)))
-    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
-        while watch.exec_driver_sql(busy).scalar_one():
-            pass
+    while watch.exec_driver_sql(busy).scalar_one():
+        pass
 
 
 # Sessions that others wait for, and that the server does not end: those that are not idle in a transaction.
@@ -246,23 +250,23 @@ class Others:
     def __init__(
         self, place: Place, kind: Kind, scene: Scene, threads: ThreadPoolExecutor, ended: bool = False
     ) -> None:
+        self.scene = scene
         self._kind = kind
-        self._scene = scene
         self._threads = threads
         self._ended = ended
         self._database = place.open("the served")
-        self._watch = place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
+        self.watch = place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
         self._step = ""
 
     def close(self) -> None:
-        self._watch.close()
+        self.watch.close()
 
     def are_served(self) -> None:
         """Each gets a message, without a wait for the suspended client; if `ended`, when the server has ended it."""
         call = self._threads.submit(self._call)
         while self._kind.blocked and wait([call], PACE).not_done:
-            if self._kind.blocked(self._watch):
-                lasts = self._watch.exec_driver_sql(NOT_ENDED[self._kind.name]).all() if self._ended else "that client"
+            if self._kind.blocked(self.watch):
+                lasts = self.watch.exec_driver_sql(NOT_ENDED[self._kind.name]).all() if self._ended else "that client"
                 assert not lasts, "somebody waits for it"
         call.result()
 
@@ -278,14 +282,14 @@ class Others:
             self.are_served()
 
     def _call(self) -> None:
-        self._scene.push("served")
-        for name in self._scene.consumers:
+        self.scene.push("served")
+        for name in self.scene.consumers:
             queue = self._database.consumer(name)
             claims = queue.pop_many(1)
             while self._ended and not claims:  # a pump passes over a lock
                 claims = queue.pop_many(1)
-            assert claims or self._scene.full, "a message for each"
-            if self._scene.gives_back and queue.definition.delivery == "at_least_once":
+            assert claims or self.scene.full, "a message for each"
+            if self.scene.gives_back and queue.definition.delivery == "at_least_once":
                 queue.release_many(claims)
             else:
                 queue.complete_many(claims)
