@@ -40,6 +40,7 @@ parses = pytest.mark.skipif(
     sys.platform != "linux" or machine() != "x86_64", reason="The parser's runtime is for Linux on x86-64."
 )
 ENGINE = SQLServer(sa.URL.create("mssql").get_dialect()())
+WITH_A_SCHEMA = SQLServer(ENGINE.dialect, "mine")
 CREATING = (
     "install", "create", "create_due", "create_groups", "create_history", "create_expiry", "create_expired",
     "create_keys", "create_results", "create_group_rates", "create_streams", "create_staged", "create_schedules",
@@ -87,22 +88,39 @@ def layout_of(design: str) -> rules.Layout:
     return rules.Layout.of(ENGINE.render(operation, ENGINE.table("work", definition)) for operation in wanted)
 
 
-def batches(operation: str, design: str) -> list[str]:
+@cache
+def words_of_state(engine: SQLServer, definition: Definition) -> tuple[str, ...]:
+    """Return the names of the `{words}` that depend on the state."""
+    table = engine.table("work", definition)
+    every = [engine.words(table, state) for state in STATES]
+    return tuple(name for name in every[0] if len({words[name] for words in every}) > 1)
+
+
+def rendered(engine: SQLServer, operation: str, table: Table) -> list[str]:
+    """Return the texts of an operation: one, or one of each state if the state is in it."""
+    mark = "the state"
+    text = engine.render(operation, table, instead=dict.fromkeys(words_of_state(engine, table.definition), mark))
+    return [engine.render(operation, table, state) for state in STATES] if mark in text else [text]
+
+
+@cache
+def batches(operation: str, design: str) -> tuple[str, ...]:
     """Return every batch of an operation in this design once, with `:name` parameters."""
-    texts = [
-        batch
-        for definition in definitions(design)
-        for state in STATES
-        for batch in ENGINE.split(ENGINE.render(operation, ENGINE.table("work", definition), state))
-    ]
-    return list(dict.fromkeys(texts))
+    tables = [ENGINE.table("work", definition) for definition in definitions(design)]
+    texts = dict.fromkeys(text for table in tables for text in rendered(ENGINE, operation, table))
+    return (*dict.fromkeys(batch for text in texts for batch in ENGINE.split(text)),)
 
 
 def sent(operation: str, design: str) -> list[Batch]:
     """Return every batch as it is sent to a driver."""
     tables = [ENGINE.table("work", definition) for definition in definitions(design)]
     return list(
-        dict.fromkeys(batch for table in tables for state in STATES for batch in compiled(table, operation, state))
+        dict.fromkeys(
+            batch
+            for table in tables
+            for state in (STATES if len(rendered(ENGINE, operation, table)) > 1 else STATES[:1])
+            for batch in compiled(table, operation, state)
+        )
     )
 
 
@@ -181,9 +199,9 @@ def test_the_parser_says_where() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_text_parses(operation: str) -> None:
     """In every design, with a schema and without."""
-    for engine in (ENGINE, SQLServer(ENGINE.dialect, "mine")):
+    for engine in (ENGINE, WITH_A_SCHEMA):
         tables = [engine.table("work", definition) for design in DESIGNS for definition in definitions(design)]
-        for text in {engine.render(operation, table, state) for table in tables for state in STATES}:
+        for text in {text for table in tables for text in rendered(engine, operation, table)}:
             assert parse_errors(with_variables(text)) == [], text
 
 
@@ -203,7 +221,7 @@ def test_what_is_sent_to_a_driver_parses(operation: str) -> None:
 @parses
 @pytest.mark.parametrize("operation", operations("mssql"))
 def test_every_printed_script_parses(operation: str) -> None:
-    for engine in (ENGINE, SQLServer(ENGINE.dialect, "mine")):
+    for engine in (ENGINE, WITH_A_SCHEMA):
         every = [definition for design in DESIGNS for definition in definitions(design)]
         if operation == "procedures":  # a queue with batches has none
             every = [definition for definition in every if not definition.batches]
@@ -215,7 +233,7 @@ def test_every_printed_script_parses(operation: str) -> None:
 @pytest.mark.parametrize("operation", [*TOPICS, *QUEUE])
 def test_every_text_of_topics_parses(operation: str) -> None:
     """As it is printed, and as it is sent."""
-    for engine in (ENGINE, SQLServer(ENGINE.dialect, "mine")):
+    for engine in (ENGINE, WITH_A_SCHEMA):
         for table in topic_tables(engine):
             assert parse_errors(with_variables(engine.render(operation, table))) == []
             for batch in compiled(table, operation):
