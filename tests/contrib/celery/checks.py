@@ -224,6 +224,35 @@ def check_get_ends_at_its_time(url: str) -> None:
         assert result.get(timeout=0) == 1
 
 
+def check_other_results_end_no_wait(url: str) -> None:
+    """What was stored, but is not waited for, ends no wait, also if it is of the same channel."""
+    with application(url) as app:
+        result, waits = app.AsyncResult("waited for"), app.backend.result_consumer._waiting
+        numbers = [store.channel(app.backend.get_key_for_task(str(n))) for n in range(1000)]
+        other = str(numbers.index(store.channel(app.backend.get_key_for_task(result.id))))
+        looked, look = Event(), waits.look
+
+        def noted() -> list[bytes]:
+            found: list[bytes] = look()
+            looked.set()
+            return found
+
+        def store_all() -> None:
+            for id in (other, other, result.id):
+                looked.clear()
+                app.backend.store_result(id, 1, states.SUCCESS)
+                looked.wait(PATIENCE)
+
+        waits.look = noted
+        app.backend.add_pending_result(result)
+        thread = Thread(target=store_all)
+        thread.start()
+        app.backend.result_consumer.drain_events(PATIENCE)
+        came = result._cache
+        thread.join()
+        assert came is not None
+
+
 def check_get_is_woken(url: str) -> None:
     """Who waits for results looks once before they come, and then only at those that come: it does not poll."""
     with application(url) as app, application(url) as other, pytest.MonkeyPatch.context() as patch:

@@ -24,6 +24,7 @@ from tests.contrib.celery.checks import (
     check_a_part_counts_once,
     check_a_part_that_was_killed_is_counted,
     check_get_is_woken,
+    check_other_results_end_no_wait,
     check_parts_that_end_at_once_send_one_callback,
     check_results,
     check_results_expire,
@@ -102,6 +103,16 @@ def _deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting.Waiting, "_wake", lambda self, number: None)
 
 
+def _each_look_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    deliver = backend.ResultConsumer._deliver
+
+    def counted(self: Any, *given: Any) -> None:
+        deliver(self, *given)
+        self._deliveries += 1
+
+    monkeypatch.setattr(backend.ResultConsumer, "_deliver", counted)
+
+
 MUTANTS = [
     (_each_part_finishes, check_a_part_counts_once),
     (_each_part_finishes, check_parts_that_end_at_once_send_one_callback),
@@ -116,6 +127,7 @@ MUTANTS = [
     (_the_last_one_counts, check_results),
     (_forever, check_results_expire),
     (_deaf, check_get_is_woken),
+    (_each_look_ends_a_wait, check_other_results_end_no_wait),
 ]
 
 

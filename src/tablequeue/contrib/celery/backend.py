@@ -6,8 +6,9 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Condition, local
+from time import monotonic
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakSet
@@ -52,6 +53,8 @@ class ResultConsumer(BaseResultConsumer):
         """Wait for nothing yet: a forked child has the results of its parent, and none of the threads that look."""
         self._state = Condition()
         self._looking = False
+        self._deliveries = 0
+        self._seen = local()
         self.__dict__.pop("_waiting", None)
 
     @cached_property
@@ -69,6 +72,7 @@ class ResultConsumer(BaseResultConsumer):
 
     def on_wait_for_pending(self, result: Any, **options: Any) -> None:
         """Look at once: a result that is there is returned whatever the time-out."""
+        self._seen.deliveries = self._deliveries
         results = result.results if isinstance(result, ResultSet) else [result]
         missing = [each.id for each in results if getattr(each, "_cache", True) is None]
         self._waiting.renew(map(self.backend.get_key_for_task, missing))
@@ -76,7 +80,16 @@ class ResultConsumer(BaseResultConsumer):
             self._deliver(self._waiting.look)
 
     def drain_events(self, timeout: float | None = None) -> None:
-        self._deliver(lambda: self._waiting.wait(1.0 if timeout is None else timeout), timeout)
+        """Wait until a result has come to any thread since the last call in this one, so many seconds at the most.
+
+        A look that finds nothing does not end the wait: after each one, Celery reads every parent of a result that has
+        not come, one by one. On SQLite every commit calls for a look.
+        """
+        end = monotonic() + (1.0 if timeout is None else timeout)
+        seen = getattr(self._seen, "deliveries", self._deliveries)
+        while self._deliveries == seen and (left := end - monotonic()) > 0:
+            self._deliver(partial(self._waiting.wait, left), left)
+        self._seen.deliveries = self._deliveries
 
     def on_state_change(self, meta: dict[str, Any], message: Any) -> None:
         super().on_state_change(meta, message)
@@ -98,6 +111,7 @@ class ResultConsumer(BaseResultConsumer):
         for body in found:  # what is called then may wait for results too
             self.on_state_change(self.backend.decode_result(body), None)
         if found:
+            self._deliveries += 1
             self._waiting.end_wait()
         self._waiting.tidy()
         self.backend.finish_abandoned()
