@@ -331,7 +331,23 @@ def test_what_python_refuses_is_refused(db: Database, design: str, verb: str, pa
 
 # Further input that an engine must refuse, because its parameters have no types or accept null.
 OWN_REFUSALS: list[tuple[Kind, str, dict[str, Any]]] = [
-    (BY_NAME["postgresql"], "take", {"n": None}),
+    *((BY_NAME["postgresql"], *refused) for refused in (
+        ("take", {"n": None}),
+        ("push", {"payload": None}),
+        ("push", {"headers": "[1]"}),
+        ("push_many", {"messages": "[1]", "headers": "2"}),
+        ("push_many", {"messages": None}),
+        ("push_many", {"messages": "{}"}),
+        ("push_each", {"messages": "1"}),
+        ("push_each", {"messages": "[1]"}),
+        ("push_each", {"messages": '[{"payload": 1}, {}]'}),
+        ("push_each", {"messages": '[{"payload": 1, "prority": 1}]'}),
+        ("push_each", {"messages": '[{"payload": 1, "headers": 2}]'}),
+        ("push_each", {"messages": '[{"payload": 1, "delay": "60"}]'}),
+        ("push_each", {"messages": '[{"payload": 1, "key": 7}]'}),
+        ("push_each", {"messages": '[{"payload": 1, "due": "tomorrow noon"}]'}),
+        ("push_each", {"messages": '[{"payload": 1, "priority": 1.5}]'}),
+    )),
     (BY_NAME["mariadb"], "push", {"payload": "{"}),
     (BY_NAME["mariadb"], "push", {"prority": 1}),
     (BY_NAME["mariadb"], "push", {"delay": "60"}),
@@ -383,6 +399,16 @@ def test_what_python_takes_is_taken(db: Database) -> None:
 def test_what_the_parameters_of_an_engine_refuse(db: Database, verb: str, params: dict[str, Any]) -> None:
     queue = made(db)
     refuses(BadInput, call, db, verb, **{"payload": "1", **params} if verb == "push" else params)
+    assert counts(queue) == {}
+
+
+@pytest.mark.parametrize("kind", UNDONE_ALONE, indirect=True, ids=lambda kind: kind.name)
+def test_messages_that_cannot_be_read(db: Database) -> None:
+    queue = made(db, payload="bytes")
+    for verb, messages in (("push_many", '["AA==", "A"]'), ("push_each", '[{"payload": "A"}]'), ("push_many", "[1]")):
+        assert "payload" in refuses(BadInput, call, db, verb, messages=messages).cause
+    late = '[{"payload": "", "due": "tomorrow noon"}]'
+    assert re.search("due|tomorrow noon", refuses(BadInput, call, db, "push_each", messages=late).cause)
     assert counts(queue) == {}
 
 

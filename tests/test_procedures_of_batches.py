@@ -14,7 +14,7 @@ import pytest
 
 from tablequeue import Database, Queue
 from tablequeue.engines import procedures
-from tablequeue.errors import BadInput, DatabaseError, DuplicateKey
+from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.definition import History
 from tests import batches, dependencies
 from tests.batches import FAILED, HEADER, called, opened, progress
@@ -288,10 +288,18 @@ def check_batch_refusals(db: Database) -> None:
     wrong += [{}, {"queue": "called"}, {"payload": "x"}, {"queue": "called", "payload": 1}, {"queue": 1, "payload": 1}]
     for callback in wrong:
         for which in ("then", "failed"):
-            with pytest.raises((BadInput, DatabaseError)):
-                pushed(db, [{"payload": "a"}], **{which: callback})
-    with pytest.raises(BadInput):
-        pushed(db, [{"payload": "a"}], on_dead="never")
+            refuses(BadInput, pushed, db, [{"payload": "a"}], **{which: callback})
+    refuses(BadInput, pushed, db, [{"payload": "a"}], on_dead="never")
+    for messages in (
+        None,
+        "{}",
+        "[1]",
+        "[{}]",
+        '[{"payload": 1}]',
+        '[{"payload": null}]',
+        '[{"payload": "a", "x": 1}]',
+    ):
+        refuses(BadInput, call, db, "push_batch", messages=messages)
     with pytest.raises(DuplicateKey):
         pushed(db, [{"payload": "a", "key": "k"}, {"payload": "b", "key": "k"}], then=ENDED)
     assert (queue.stats().ready, queue.batches()) == (0, [])

@@ -65,7 +65,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "find_in_turn": Procedure(needs="fair"),
     "find": Procedure(),
     "insert": Procedure(),
-    "list": Procedure(),
+    "list": Procedure(of="queue topic"),
     "move_on": Procedure(needs="grouped"),
     "notify": Procedure(of="queue topic subscription"),
     "options": Procedure(),

@@ -220,7 +220,7 @@ begin
     from json_table(json_keys(p_options), '$[*]' columns (name longtext character set utf8mb4 path '$')) as given
     where not json_contains(p_names, json_quote(name));
     if refusal is null then
-        select concat('The option ', max(name), ' is no ', max(wanted), '. Give one, or leave it out.') into refusal
+        select max(concat('The option ', name, ' is no ', wanted, '. Give one, or leave it out.')) into refusal
         from (
             select
                 name, json_extract(p_options, concat('$.', name)) as value,

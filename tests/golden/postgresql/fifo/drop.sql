@@ -16,7 +16,9 @@ drop function if exists tq_emails_push_many;
 drop function if exists tq_emails_push;
 drop function if exists tq_emails_sweep;
 drop function if exists tq_emails_remove;
+drop function if exists tq_emails_options;
 drop function if exists tq_emails_notify;
+drop function if exists tq_emails_list;
 drop function if exists tq_emails_claim;
 drop function if exists tq_emails_check;
 

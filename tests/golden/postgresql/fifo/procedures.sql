@@ -80,6 +80,34 @@ create or replace function public.tq_emails_claim(
     $$;
 revoke all on function public.tq_emails_claim from public;
 
+-- public.tq_emails_list: the payloads of a JSON array of messages: its elements, or with p_each their fields `payload`. For
+-- push_many and push_each. Refuses what is no such array.
+create or replace function public.tq_emails_list(p_messages json, p_each boolean) returns text[] language plpgsql as $$
+    declare
+        payloads text[];
+    begin
+        if p_messages is null or json_typeof(p_messages) <> 'array' then
+            raise exception using errcode = 'TQ001', message = 'The messages are no JSON array.',
+                hint = 'Give an array, as [1, 2].';
+        end if;
+        payloads := array(
+            select
+                cast(payload as text)
+            from (
+                select case when p_each then value -> 'payload' else value end as payload
+                from json_array_elements(p_messages)
+            ) as message
+        );
+        if array_position(payloads, null) is not null then
+            raise exception using errcode = 'TQ001',
+                message = 'A payload is missing, or of another type than those of the queue.',
+                hint = 'Give each message one.';
+        end if;
+        return payloads;
+    end;
+    $$;
+revoke all on function public.tq_emails_list from public;
+
 -- public.tq_emails_notify: notify the consumers that wait at the queue, at the commit. For the other functions.
 -- A transaction that has notified cannot be prepared: two-phase commits push by a client of the library, or while the
 -- setting tablequeue.notify is off; then consumers look by themselves, up to 10 s later.
@@ -91,6 +119,44 @@ create or replace function public.tq_emails_notify(waited_for boolean) returns v
     end;
     $$;
 revoke all on function public.tq_emails_notify from public;
+
+-- public.tq_emails_options: refuse the fields of messages that are not known, of a wrong type, or that a push to this queue
+-- cannot have. For push_each.
+create or replace function public.tq_emails_options(p_messages json, p_on_conflict text) returns void language plpgsql as $$
+    declare
+        refusal text[];
+    begin
+        select case
+            when wanted is null then array[format('A message has no field %L.', name), 'Leave it out.']
+            else array[format('The field %L of a message is no %s.', name, wanted), 'Give one, or leave it out.']
+        end
+        into refusal
+        from json_array_elements(p_messages) as element (message)
+        cross join json_each(message) as field (name, given)
+        left join (
+            values
+                ('headers', 'object'), ('delay', 'number'), ('due', 'string'), ('priority', 'number'),
+                ('group', 'string'), ('key', 'string'), ('expires', 'number')
+        ) as known (name, wanted) using (name)
+        where name <> 'payload' and (wanted is null or json_typeof(given) not in (wanted, 'null'))
+        limit 1;
+        if refusal is not null then
+            raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
+        end if;
+        perform public.tq_emails_check(
+            cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
+            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict,
+            cast(message ->> 'expires' as float8)
+        )
+        from json_array_elements(p_messages) as element (message);
+    exception
+        when data_exception then
+            raise exception using errcode = 'TQ001',
+                message = 'A field of a message cannot be read: ' || sqlerrm || '.',
+                hint = 'Give due as 2040-12-31T23:59:59Z, and the priority as a whole number.';
+    end;
+    $$;
+revoke all on function public.tq_emails_options from public;
 
 -- public.tq_emails_remove: the rows of take, in any order. It sweeps when public.tq_emails_claim does, and no more than it is to remove.
 create or replace function public.tq_emails_remove(
@@ -249,6 +315,13 @@ create or replace function public.tq_emails_push(
         there text;
     begin
         perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
+        if p_payload is null then
+            raise exception using errcode = 'TQ001', message = 'The payload is null.', hint = 'Give the message one.';
+        end if;
+        if json_typeof(p_headers) <> 'object' then
+            raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
+                hint = 'Give an object, or leave them out.';
+        end if;
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         loop
@@ -311,9 +384,13 @@ create or replace function public.tq_emails_push_many(
     declare
         pushed bigint;
         waited_for boolean;
-        p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
+        p_payloads text[] := public.tq_emails_list(p_messages, false);
     begin
         perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, null, 'raise', p_expires);
+        if json_typeof(p_headers) <> 'object' then
+            raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
+                hint = 'Give an object, or leave them out.';
+        end if;
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         for pushed, waited_for in
@@ -362,6 +439,7 @@ create or replace function public.tq_emails_push_each(
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     #variable_conflict use_column
     declare
+        payloads text[] := public.tq_emails_list(p_messages, true);
         messages json[] := array(select value from json_array_elements(p_messages));
         places integer[] := array(select generate_series(1, cardinality(messages)));
         pushed bigint[] := array_fill(cast(null as bigint), array[cardinality(messages)]);
@@ -378,15 +456,10 @@ create or replace function public.tq_emails_push_each(
         waited_for boolean;
     begin
         p_producer := coalesce(p_producer, session_user);
-        perform public.tq_emails_check(
-            cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
-            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict,
-            cast(message ->> 'expires' as float8)
-        )
-        from unnest(messages) as message;
+        perform public.tq_emails_options(p_messages, p_on_conflict);
         while cardinality(places) > 0 loop
             select
-                array_agg(cast(message -> 'payload' as text) order by chosen),
+                array_agg(payloads[chosen] order by chosen),
                 array_agg(message ->> 'headers' order by chosen),
                 array_agg(coalesce(cast(message ->> 'priority' as integer), 0) order by chosen),
                 array_agg(message ->> 'group' order by chosen),

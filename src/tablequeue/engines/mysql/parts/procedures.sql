@@ -25,6 +25,12 @@ select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups 
 -- The table of a row of the catalogue. Until version 3 the entries did not name it.
 coalesce(json_unquote(json_extract(definition, '$.table')), concat('tq_', name))
 
+-- name: not_base64
+-- MariaDB's error for what is not in base64. MySQL has none: from_base64 returns null there.
+declare exit handler for 1958
+    signal sqlstate 'TQ001' set mysql_errno = 51001,
+        message_text = 'A payload is not in base64. Give a string that is.';
+
 -- name: all_or_nothing
 -- The last declaration of a procedure, and its first statement: its transaction, if `ours`, and what undoes it.
 declare exit handler for sqlexception

@@ -52,6 +52,7 @@ end //
 callback: begin
     declare whose, entry, target, content, kind {text};
     declare refusal varchar(128) character set utf8mb4;
+    {not_base64}
     if p_given is null or json_type(p_given) = 'NULL' then
         set p_push = null;
         leave callback;

@@ -252,6 +252,10 @@ begin
         if done then
             leave batch;
         end if;
+        -- [bytes]
+        begin
+            {not_base64}
+        -- [end]
         call {queue}_insert(
             -- [json]
             of_it,
@@ -264,6 +268,9 @@ begin
             -- [end]
             p_headers, p_delay, p_due, p_priority, p_group, null, p_expires, 'raise', p_producer, p_now, pushed
         );
+        -- [bytes]
+        end;
+        -- [end]
         set ids = concat(ids, ',', pushed);
     end loop;
     close elements;
@@ -295,6 +302,9 @@ begin
             place for ordinality, value json path '$', payload json path '$.payload'
         )) as batch order by place;
     declare continue handler for not found set done = true;
+    -- [bytes]
+    {not_base64}
+    -- [end]
     open elements;
     batch: loop
         set done = false;

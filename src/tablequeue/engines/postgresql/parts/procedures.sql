@@ -22,6 +22,17 @@ order by row_number() over (partition by slot order by id), slot <= served, slot
 -- The table of a row of the catalogue. Until version 3 the entries did not name it.
 coalesce(cast(definition as json) ->> 'table', 'tq_' || name)
 
+-- name: checked_payload
+if p_payload is null then
+    raise exception using errcode = 'TQ001', message = 'The payload is null.', hint = 'Give the message one.';
+end if;
+
+-- name: checked_headers
+if json_typeof(p_headers) <> 'object' then
+    raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
+        hint = 'Give an object, or leave them out.';
+end if;
+
 -- name: is_within
 -- Whether the function runs in a transaction of the caller's, as far as it can know: that has written, or is older.
 txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s'

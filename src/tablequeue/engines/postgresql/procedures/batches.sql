@@ -81,12 +81,17 @@ create or replace function {queue}_callback(p_what text, p_given json) returns t
             raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
         end if;
         if entry ->> 'payload' = 'bytes' then
-            perform decode(payload #>> '{}', 'base64'); -- an error, if it is none
+            perform decode(payload #>> '{}', 'base64');
         end if;
         return json_build_object(
             'table', target,
             'payload', case entry ->> 'payload' when 'json' then cast(payload as text) else payload #>> '{}' end
         );
+    exception
+        when data_exception then
+            raise exception using errcode = 'TQ001',
+                message = format('The payload of %s cannot be read: %s.', p_what, sqlerrm),
+                hint = 'Give a string; for a queue of bytes in base64.';
     end;
     $$;
 revoke all on function {queue}_callback from public;
@@ -235,7 +240,7 @@ create or replace function {queue}_push_batch(
     declare
         p_then_push text := {queue}_callback('then', p_then);
         p_failed_push text := {queue}_callback('failed', p_failed);
-        p_pushed bigint := json_array_length(p_messages);
+        p_pushed bigint;
         opened bigint;
         members bigint[];
     begin
@@ -243,9 +248,10 @@ create or replace function {queue}_push_batch(
             raise exception using errcode = 'TQ001', message = 'on_dead is ' || coalesce(p_on_dead, 'null') || '.',
                 hint = 'Give wait, continue or cancel.';
         end if;
+        members := array(select * from {queue}_push_each(p_messages, 'raise', p_producer, p_now));
+        p_pushed := cardinality(members);
         {sql open_batch}
         into opened;
-        members := array(select * from {queue}_push_each(p_messages, 'raise', p_producer, p_now));
         update {queue} set batch_id = opened where id = any(members);
         if p_pushed = 0 then
             perform {queue}_settle(opened, p_now);

@@ -37,6 +37,8 @@ create or replace function {queue}_push(
         -- [end]
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
+        {checked_payload}
+        {checked_headers}
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         -- [due]
@@ -106,17 +108,10 @@ create or replace function {queue}_push_many(
         -- [dependencies]
         all_pushed bigint[] := '{}';
         -- [end]
-        -- [json]
-        p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
-        -- [end]
-        -- [text]
-        p_payloads text[] := array(select value from json_array_elements_text(p_messages));
-        -- [end]
-        -- [bytes]
-        p_payloads bytea[] := array(select decode(value, 'base64') from json_array_elements_text(p_messages));
-        -- [end]
+        p_payloads {array_type}[] := {queue}_list(p_messages, false);
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, null, 'raise', p_expires);
+        {checked_headers}
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         -- [due]
@@ -161,6 +156,7 @@ create or replace function {queue}_push_each(
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
     declare
+        payloads {array_type}[] := {queue}_list(p_messages, true);
         messages json[] := array(select value from json_array_elements(p_messages));
         places integer[] := array(select generate_series(1, cardinality(messages)));
         pushed bigint[] := array_fill(cast(null as bigint), array[cardinality(messages)]);
@@ -183,23 +179,10 @@ create or replace function {queue}_push_each(
         -- [end]
     begin
         p_producer := coalesce(p_producer, session_user);
-        perform {queue}_check(
-            cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
-            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict,
-            cast(message ->> 'expires' as float8)
-        )
-        from unnest(messages) as message;
+        perform {queue}_options(p_messages, p_on_conflict);
         while cardinality(places) > 0 loop
             select
-                -- [json]
-                array_agg(cast(message -> 'payload' as text) order by chosen),
-                -- [end]
-                -- [text]
-                array_agg(message ->> 'payload' order by chosen),
-                -- [end]
-                -- [bytes]
-                array_agg(decode(message ->> 'payload', 'base64') order by chosen),
-                -- [end]
+                array_agg(payloads[chosen] order by chosen),
                 array_agg(message ->> 'headers' order by chosen),
                 array_agg(coalesce(cast(message ->> 'priority' as integer), 0) order by chosen),
                 -- [strict]

@@ -51,6 +51,86 @@ create or replace function {queue}_check(
     $$;
 revoke all on function {queue}_check from public;
 
+-- name: list
+-- {queue}_list: the payloads of a JSON array of messages: its elements, or with p_each their fields `payload`. For
+-- push_many and push_each. Refuses what is no such array.
+create or replace function {queue}_list(p_messages json, p_each boolean) returns {array_type}[] language plpgsql as $$
+    declare
+        payloads {array_type}[];
+    begin
+        if p_messages is null or json_typeof(p_messages) <> 'array' then
+            raise exception using errcode = 'TQ001', message = 'The messages are no JSON array.',
+                hint = 'Give an array, as [1, 2].';
+        end if;
+        payloads := array(
+            select
+                -- [json]
+                cast(payload as text)
+                -- [text]
+                case json_typeof(payload) when 'string' then payload #>> '{}' end
+                -- [bytes]
+                decode(case json_typeof(payload) when 'string' then payload #>> '{}' end, 'base64')
+                -- [end]
+            from (
+                select case when p_each then value -> 'payload' else value end as payload
+                from json_array_elements(p_messages)
+            ) as message
+        );
+        if array_position(payloads, null) is not null then
+            raise exception using errcode = 'TQ001',
+                message = 'A payload is missing, or of another type than those of the queue.',
+                hint = 'Give each message one.';
+        end if;
+        return payloads;
+    -- [not json]
+    exception
+        when data_exception then
+            raise exception using errcode = 'TQ001', message = 'A payload cannot be read: ' || sqlerrm || '.',
+                hint = 'Give strings; in a queue of bytes in base64.';
+    -- [end]
+    end;
+    $$;
+revoke all on function {queue}_list from public;
+
+-- name: options
+-- {queue}_options: refuse the fields of messages that are not known, of a wrong type, or that a push to this queue
+-- cannot have. For push_each.
+create or replace function {queue}_options(p_messages json, p_on_conflict text) returns void language plpgsql as $$
+    declare
+        refusal text[];
+    begin
+        select case
+            when wanted is null then array[format('A message has no field %L.', name), 'Leave it out.']
+            else array[format('The field %L of a message is no %s.', name, wanted), 'Give one, or leave it out.']
+        end
+        into refusal
+        from json_array_elements(p_messages) as element (message)
+        cross join json_each(message) as field (name, given)
+        left join (
+            values
+                ('headers', 'object'), ('delay', 'number'), ('due', 'string'), ('priority', 'number'),
+                ('group', 'string'), ('key', 'string'), ('expires', 'number')
+        ) as known (name, wanted) using (name)
+        where name <> 'payload' and (wanted is null or json_typeof(given) not in (wanted, 'null'))
+        limit 1;
+        if refusal is not null then
+            raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
+        end if;
+        perform {queue}_check(
+            cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
+            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict,
+            cast(message ->> 'expires' as float8)
+        )
+        from json_array_elements(p_messages) as element (message);
+    exception
+        when data_exception then
+            raise exception using errcode = 'TQ001',
+                message = 'A field of a message cannot be read: ' || sqlerrm || '.',
+                hint = 'Give due as 2040-12-31T23:59:59Z, and the priority as a whole number.';
+    end;
+    $$;
+revoke all on function {queue}_options from public;
+
 -- name: notify
 -- {queue}_notify: notify the consumers that wait at the queue, at the commit. For the other functions.
 -- A transaction that has notified cannot be prepared: two-phase commits push by a client of the library, or while the

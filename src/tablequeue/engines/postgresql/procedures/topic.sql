@@ -25,6 +25,8 @@ create or replace function {queue}_push(
                 message = 'The group is of ' || char_length(p_group) || ' characters.',
                 hint = 'Give 1 to 255 characters.';
         end if;
+        {checked_payload}
+        {checked_headers}
         p_producer := coalesce(p_producer, session_user);
         {sql topic_push within=true}
         into pushed, waited_for;
@@ -102,15 +104,7 @@ create or replace function {queue}_push_many(
     declare
         pushed bigint;
         waited_for boolean;
-        -- [json]
-        p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
-        -- [end]
-        -- [text]
-        p_payloads text[] := array(select value from json_array_elements_text(p_messages));
-        -- [end]
-        -- [bytes]
-        p_payloads bytea[] := array(select decode(value, 'base64') from json_array_elements_text(p_messages));
-        -- [end]
+        p_payloads {array_type}[] := {queue}_list(p_messages, false);
     begin
         -- [groups]
         if p_group is null then
@@ -123,6 +117,7 @@ create or replace function {queue}_push_many(
                 message = 'The group is of ' || char_length(p_group) || ' characters.',
                 hint = 'Give 1 to 255 characters.';
         end if;
+        {checked_headers}
         p_producer := coalesce(p_producer, session_user);
         for pushed, waited_for in
             {sql topic_push_many within=true}
