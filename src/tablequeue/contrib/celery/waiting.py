@@ -31,8 +31,8 @@ class Waiting:
         self._store = store
         self._event = Event()
         self._lock = Lock()
-        self._seen: dict[str, bytes | None] = {}
-        """The keys, each with what was found last."""
+        self._seen: list[dict[str, bytes | None]] = [{} for _ in range(CHANNELS)]
+        """The keys of each channel, each with what was found last."""
         self._new: set[str] = set()
         """Those at which the next look looks in any case."""
         self._notified = [False] * CHANNELS
@@ -47,9 +47,10 @@ class Waiting:
         self._event.set()
 
     def add(self, key: str) -> None:
+        seen = self._seen[channel(key)]
         with self._lock:
-            if key not in self._seen:
-                self._seen[key] = None
+            if key not in seen:
+                seen[key] = None
                 self._new.add(key)
         self._event.set()
 
@@ -57,7 +58,7 @@ class Waiting:
         """Have the next look look at the keys, also at those that were added before a fork."""
         with self._lock:
             for key in keys:
-                self._seen.setdefault(key, None)
+                self._seen[channel(key)].setdefault(key, None)
                 self._new.add(key)
         self._event.set()
 
@@ -66,7 +67,7 @@ class Waiting:
         return bool(self._new)
 
     def discard(self, key: str) -> None:
-        self._seen.pop(key, None)
+        self._seen[channel(key)].pop(key, None)
 
     def end_wait(self) -> None:
         """End the wait of another thread, whose result may have been found."""
@@ -86,7 +87,7 @@ class Waiting:
     def look(self) -> list[bytes]:
         """Look at the results that are new here, of which a notification came, or all if the pause is over."""
         self._event.clear()
-        notified = [number for number in range(CHANNELS) if self._notified[number]]
+        notified = {number for number in range(CHANNELS) if self._notified[number]}
         for number in notified:
             self._notified[number] = False  # first: it may be set again from now on
         with self._lock:
@@ -94,15 +95,17 @@ class Waiting:
         listening = self._attend()  # before the look: of a result after it the notifier tells
         began = monotonic()
         overdue = began >= self._next_look
-        keys = [key for key in [*self._seen] if overdue or key in new or channel(key) in notified]
+        called = self._used() if overdue else notified
+        keys = [*new.union(*([*self._seen[number]] for number in called))]
         try:
             found = self._store.read(keys) if keys else {}
         except TRANSIENT as error:
             logger.warning("%s Looking for results again in %.1f s.", error, PAUSES[1])
             self._next_look = monotonic() + PAUSES[1]
             return []
-        changed = {key: body for key, body in found.items() if self._seen.get(key, body) != body}
-        self._seen.update(changed)
+        changed = {key: body for key, body in found.items() if self._seen[channel(key)].get(key, body) != body}
+        for key, body in changed.items():
+            self._seen[channel(key)][key] = body
         now = monotonic()
         self._rested = now + RESTS * (now - began)
         shortest, longest = PAUSES_WITH_NOTIFIER if listening else PAUSES
@@ -114,12 +117,16 @@ class Waiting:
         """Leave the channels of which nothing is waited for any more: who stores a result need notify nobody."""
         notifier = self._store.runner.notifier
         with self._lock:
-            for number in self._attended - {channel(key) for key in [*self._seen]}:
+            for number in self._attended - self._used():
                 self._attended.discard(number)
                 if notifier is not None:
                     notifier.leave(self._store.channels[number], self._wakes[number])
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _used(self) -> set[int]:
+        """Return the channels that have keys."""
+        return {number for number in range(CHANNELS) if self._seen[number]}
 
     def _attend(self) -> bool:
         """Attend the channels of all keys. Return whether the database notifies of results."""
@@ -128,7 +135,7 @@ class Waiting:
             return False
         listening = True
         with self._lock:
-            for number in {channel(key) for key in [*self._seen]}:
+            for number in self._used():
                 listening &= notifier.attend(self._store.channels[number], self._wakes[number])
                 self._attended.add(number)
         return listening and notifier.tells_of_results
