@@ -6,10 +6,12 @@ two rows or two pieces of a bulk push, before and after a commit. Every one of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 import sqlalchemy as sa
@@ -378,11 +380,27 @@ def go_through(verb: Verb, moment: Moment) -> Any:
 # -- processes -----------------------------------------------------------------------------------------------------
 
 
-def stop_in_a_verb(place: Place, name: str, queue: str, number: int, pipe: Connection) -> None:
-    """Run a verb up to this step, report it, and stay there until killed."""
-    steps = Steps(standing_at(number, pipe))
-    database = open_stepping(place, steps)
-    go_through(VERBS[name], begin(VERBS[name], database.queue(queue), database.engine, steps))
+def stop_in_a_verb(place: Place, name: str, points: Sequence[tuple[str, int]], pipe: Connection) -> None:
+    """Run a verb on each of these queues up to its step, report the steps, and stay there until killed."""
+    arrived: SimpleQueue[tuple[int, str]] = SimpleQueue()
+
+    def stand(queue: str, number: int) -> None:
+        def reached(count: int, words: str) -> None:
+            if count == number:
+                arrived.put((number, words))
+                Event().wait()
+
+        steps = Steps(reached)
+        try:
+            database = open_stepping(place, steps)
+            go_through(VERBS[name], begin(VERBS[name], database.queue(queue), database.engine, steps))
+        finally:
+            arrived.put((number, "not reached"))
+
+    for point in points:
+        Thread(target=stand, args=point, daemon=True).start()
+    pipe.send(sorted(arrived.get() for _ in points))
+    pipe.recv()
 
 
 def stop_in_create(place: Place, definition: dict[str, Any], number: int, pipe: Connection) -> None:

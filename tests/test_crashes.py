@@ -57,14 +57,17 @@ class Point:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_client_killed_at_any_step(place: Place, name: str) -> None:
-    points = walk(place, name)
+def test_a_client_killed_at_any_step(place: Place, kind: Kind, name: str) -> None:
+    """A process dies at one step; at all of them at once, in a thread each, where sessions can write side by side."""
+    points = chosen(walk(place, name))
     database = place.open("the living")
-    for point in chosen(points):
-        queue = prepared(database, VERBS[name], f"at_{point.number}")
-        with standing(crashes.stop_in_a_verb, place, name, queue.name, point.number) as pipe:
-            assert answer(pipe) == point.words
-        check_recovered(queue, VERBS[name], point)
+    for some in [points] if kind.side_by_side else [[point] for point in points]:
+        queues = [prepared(database, VERBS[name], f"at_{point.number}") for point in some]
+        stands = [(queue.name, point.number) for queue, point in zip(queues, some, strict=True)]
+        with standing(crashes.stop_in_a_verb, place, name, stands) as pipe:
+            assert answer(pipe) == [(point.number, point.words) for point in some]
+        for queue, point in zip(queues, some, strict=True):
+            check_recovered(queue, VERBS[name], point)
 
 
 @pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)
