@@ -52,10 +52,9 @@ def test_a_message_is_claimed_once(queue: Queue) -> None:
     assert counts(queue) == {"in_progress": 3}
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, "1", None])
-def test_pop_many_wants_a_number(queue: Queue, n: Any) -> None:
+def test_pop_many_wants_a_number(queue: Queue) -> None:
     queue.push("x")
-    if n is not True:
+    for n in (0, -1, 1.5, "1", None):
         refuses(BadInput, queue.pop_many, n)
         assert counts(queue) == {"ready": 1}
     refuses(BadInput, queue.pop, lease=-1)

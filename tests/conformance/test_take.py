@@ -211,11 +211,10 @@ def test_without_a_transaction_it_is_refused(queue: Queue) -> None:
     assert snapshot(queue) == before
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, "1"])
-def test_take_many_wants_a_number(db: Database, n: Any) -> None:
+def test_take_many_wants_a_number(db: Database) -> None:
     queue = db.create_queue("work")
     queue.push(1)
     with db.engine.connect() as connection:
-        if n is not True:
+        for n in (0, -1, 1.5, "1"):
             refuses(BadInput, queue.take_many, n, connection)
     assert counts(queue) == {"ready": 1}
