@@ -128,15 +128,16 @@ def batches(queue: Consumer, source: Source, within: Range, schema: pa.Schema) -
 
 
 def stream_batches(queue: Consumer, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield messages of the open batch of a stream, by id, in these columns."""
+    """Yield messages of the open batch of a stream, by id, in these columns: ids in ascending order, without a gap."""
     context = context_of(queue)
     engine = context.engine
 
-    def piece(start: int, size: int) -> Params:
-        return {"token": token, "ids": engine.dump_ids(ids[start : start + size])}
+    def piece(part: Sequence[int]) -> Params:
+        return {"token": token, "ids": engine.dump_ids(part), "low": part[0], "high": part[-1]}
 
-    pieces = (piece(start, ROWS) for start in range(0, len(ids), ROWS))
     arrow = connection_of(context) if len(ids) > FEW else None
+    size = ROWS if arrow is None else ARROW_ROWS
+    pieces = (piece(ids[start : start + size]) for start in range(0, len(ids), size))
     yield from _each(context, engine.streams.stream_rows, arrow, pieces, schema, COLUMNS)
 
 

@@ -287,7 +287,7 @@ def _complete(
             engine.messages.fail(cursor, table, under | engine.failing(delays) | {"error": error, "max_attempts": 0})
         done = [id for id in ids if str(id) not in failures]
         if done:
-            engine.messages.complete(cursor, table, under | {"ids": engine.dump_ids(done)})
+            engine.messages.complete_stream(cursor, table, under | {"ids": engine.dump_ids(done)})
         _set_completed(engine, cursor, table, params, upto)
         return False, len(ids)
 

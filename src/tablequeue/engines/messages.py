@@ -192,6 +192,10 @@ class Messages(Part):
         """Complete the messages among `ids` that are held under `token`. Return their ids."""
         return self._finished(cursor, table, table.plan.way(COMPLETE_TEXT), params)
 
+    def complete_stream(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Complete the messages `ids`, which are all that a stream holds under `token`, without a lease."""
+        self.complete(cursor, table, params)
+
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
 

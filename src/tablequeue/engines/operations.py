@@ -280,6 +280,7 @@ OPERATIONS: Mapping[str, Operation] = {
         },
         others="range_id",
     ),
+    "complete_stream": Operation(Effect.STEP),
     "complete_and_claim": Operation(Effect.STEP, {"complete_and_claim": "unlimited"}),
     "keep_results": Operation(Effect.STEP),
     "notify_results": Operation(Effect.STEP),

@@ -98,6 +98,12 @@ class PostgreSQLMessages(Notifying, Messages):
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
+    def complete_stream(self, cursor: Cursor, table: Table, params: Params) -> None:
+        if table.definition.batches:
+            super().complete_stream(cursor, table, params)  # it notes which batches may end
+        else:
+            self._run(cursor, table, "complete_stream", params)
+
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         return table.plan.way(self.together)(self, cursor, table, params)
 

@@ -88,11 +88,12 @@ where state = 'in_progress' and lease_until is null and token = cast(:token as u
 order by id;
 
 -- name: stream_rows
--- Read the messages of :ids that are in progress under :token, which is a stream's and has no lease. Locks: none.
--- Index: {table}__in_progress; by the ids alone 5,000 of 100,000 messages were found by reading them all.
+-- Read the messages from id :low to :high that are in progress under :token, which is a stream's and has no lease.
+-- Index: {table}__in_progress, whatever the ids: id + 0 is in no index. By the ids alone 5,000 of 100,000 messages were
+-- found by reading them all. A list of ids costs as much again as the scan. Locks: none.
 select
     {live_columns}
 from {queue}
 where state = 'in_progress' and lease_until is null and token = cast(:token as uuid)
-    and id = any(cast(:ids as bigint[]))
+    and id + 0 between cast(:low as bigint) and cast(:high as bigint)
 order by id;
