@@ -29,7 +29,7 @@ SETTING = "spark.executorEnv.TABLEQUEUE_URL"
 
 # Its last sink looks around while the others' batch is still there, and does what is refused for the password in it.
 PIPELINE = """
-import json, os
+import json, os, sys
 from pathlib import Path
 import tablequeue
 from pyspark.sql import functions as f
@@ -60,7 +60,8 @@ def look(rows, number):
 
 @numbers.stage(FromQueue("raw"), ToQueue("done"), ForeachBatch(look))
 def doubled(messages):
-    where = f.udf(lambda n: json.dumps({"n": 2 * json.loads(n), "from": tablequeue.__file__}))
+    daemon = lambda: sys.modules["__main__"].__spec__.name
+    where = f.udf(lambda n: json.dumps({"n": 2 * json.loads(n), "from": tablequeue.__file__, "by": daemon()}))
     return messages.select(where("payload").alias("payload"))
 """
 
@@ -173,6 +174,7 @@ def test_an_archive_and_no_password_anywhere(cluster: Cluster, postgresql: tuple
     messages = [message.payload for message in done.peek(20)]
     assert sorted(message["n"] for message in messages) == [2 * n for n in range(20)]
     assert {Path(message["from"]).is_relative_to(cluster.folder / "work") for message in messages} == {True}
+    assert {message["by"] for message in messages} == {"tablequeue.spark.daemon"}
     seen = json.loads((home / "seen.json").read_text())
     assert (seen["there"], len(seen["refused"])) == (20, 3)
 

@@ -1,4 +1,4 @@
-"""The process from which Spark forks its Python workers on this machine. It has imported what they need.
+"""The process from which Spark forks its Python workers on a machine. It has imported what they need.
 
 Spark's own daemon imports PySpark alone, because other modules could start threads, which a fork loses. Each worker
 then imports the rest, which takes 1.5 s of a core, and 2.5 s for a writer (Python 3.11, PySpark 4.3). The modules here
@@ -44,12 +44,12 @@ def _freeze() -> None:
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import_module("tablequeue.spark.source")
-    _, module, folder = sys.argv
+    _, module, *folder = sys.argv
     if module == "pyspark.worker":
         import_module("pandas")  # pyarrow imports it at the first Python list
     # A worker collects garbage after each task. Without these modules that saves 0.1 s of a core.
     _freeze()
-    if module == FIRST:
-        begin(folder)
+    if module == FIRST and folder:  # a local session
+        begin(*folder)
     daemon.worker = worker
     daemon.manager()

@@ -25,6 +25,8 @@ CONNECT = "sc://"
 ANSWER = 10
 # Maximum bytes of a folder of sockets: Spark's names have 43 with the slash, and a path at most 103 (on macOS).
 SOCKETS_PATH = 60
+# The process from which Spark forks its Python workers, on a cluster.
+DAEMON = {"spark.python.daemon.module": "tablequeue.spark.daemon"}
 # Those of PySpark that log errors which they also raise.
 LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -68,8 +70,8 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
 def session(name: str, master: str, folder: Path, lasting: bool = False) -> SparkSession:
     """Return a session for the stages of a pipeline, whose errors Spark does not log.
 
-    On a cluster with the settings of its spark-defaults.conf, by a server of Spark Connect (`sc://host:port`), or one
-    of `local_session`.
+    On a cluster with the settings of its spark-defaults.conf, except for the daemon of Python workers; by a server of
+    Spark Connect (`sc://host:port`), or one of `local_session`.
     """
     if master.startswith(CONNECT):
         return _remote(master)
@@ -85,7 +87,7 @@ def _classic(name: str, master: str, folder: Path, lasting: bool) -> SparkSessio
     local = re.fullmatch(r"local(?:\[(\*|[1-9]\d*)\])?", master)
     if local is None:
         ensure_java()
-        return _session(SparkConf().setMaster(master).setAppName(name))
+        return _session(SparkConf().setMaster(master).setAppName(name).setAll([*DAEMON.items()]))
     cores = local[1] or "1"
     return local_session(name, folder, (os.cpu_count() or 1) if cores == "*" else int(cores), lasting)
 
