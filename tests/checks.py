@@ -556,6 +556,22 @@ def check_plan_of_a_new_queue(database: Database, kind: Kind, queue: Queue) -> N
     assert not re.search(kind.sorts, plan)
 
 
+def check_plan_of_times(database: Database, kind: Kind, queue: Queue) -> None:
+    """The index of the times tells which ids finished in an interval, wherever these are in the history."""
+    explain = _explain(kind)
+    for tenth in range(10):
+        queue.push_many(range(300), now=at(tenth))
+        queue.complete_many(queue.pop_many(300, now=at(tenth)), now=at(tenth))
+    context = context_of(queue)
+    table = context.table
+    (statement,) = table.statements("finished_bounds")
+    times = {"since": context.time(at(5), "since"), "until": context.time(at(6), "until")}
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(kind.analyze + table.engine.words(table)["history"])
+        plan = str(list(connection.exec_driver_sql(explain + statement, times))).lower()
+    assert "__finished" in plan, plan
+
+
 def _explain(kind: Kind) -> str:
     if kind.explain is None:
         pytest.skip("A plan is not asked for by a word before the statement.")

@@ -22,7 +22,7 @@ from tablequeue.engines.printed_values import parameters
 from tablequeue.engines.texts import chosen, filled_in, operations_of, parts_of, sql_text, statements_in, texts_in
 from tablequeue.model.definition import HISTORIES, PAYLOADS
 from tablequeue.model.states import STATES
-from tests.checks import check_plan_of_a_new_queue, check_plans
+from tests.checks import check_plan_of_a_new_queue, check_plan_of_times, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
 from tests.support import DESIGNS, designs_with, rewritten
 
@@ -261,6 +261,18 @@ def test_the_plan_uses_the_index(db: Database, kind: Kind, design: str) -> None:
 @pytest.mark.parametrize("design", designs_with(["plain_push"]))
 def test_a_new_queue_claims_by_the_index(db: Database, kind: Kind, design: str) -> None:
     check_plan_of_a_new_queue(db, kind, db.create_queue("work", **DESIGNS[design]))
+
+
+def test_ids_of_an_interval_are_found_by_its_index(db: Database, kind: Kind) -> None:
+    check_plan_of_times(db, kind, db.create_queue("work"))
+
+
+@only("postgresql")
+def test_a_walk_by_id_is_noticed(place: Place, kind: Kind) -> None:
+    mutant = rewritten(kind.engine_class, finished_bounds=lambda text: text.replace("id + 0", "id"))
+    database = place.open_with(mutant)
+    with pytest.raises(AssertionError):
+        check_plan_of_times(database, kind, database.create_queue("work"))
 
 
 @only("postgresql")

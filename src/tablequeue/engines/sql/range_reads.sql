@@ -3,6 +3,7 @@
 -- name: range_finished_bounds
 -- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
 -- messages of the subscription's history that were: no other id has such a message.
+-- For `+ 0` see finished_bounds.
 -- Indexes: the primary keys, {table}__finished; all ranges are read. Locks: none.
 select min(low), max(high)
 from (
@@ -10,5 +11,5 @@ from (
     from {pieces} as piece
     where finished > 0 and finished_at >= :since and finished_at < :until
     union all
-    select min(id), max(id) from {history} where finished_at >= :since and finished_at < :until
+    select min(id + 0), max(id + 0) from {history} where finished_at >= :since and finished_at < :until
 ) as bounds;

@@ -55,7 +55,8 @@ limit :n;
 
 -- name: finished_bounds
 -- The lowest and the highest id of the messages that were finished from :since on and before :until.
--- Index: {table}__finished. Locks: none.
-select min(id), max(id)
+-- Without `+ 0` PostgreSQL reads the history by id from both ends, until it finds such a message.
+-- Index: {table}__finished, for all of them. Locks: none.
+select min(id + 0), max(id + 0)
 from {history}
 where finished_at >= :since and finished_at < :until;

@@ -702,6 +702,7 @@ limit :n;
 -- range_finished_bounds
 -- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
 -- messages of the subscription's history that were: no other id has such a message.
+-- For `+ 0` see finished_bounds.
 -- Indexes: the primary keys, tq_events__s1__finished; all ranges are read. Locks: none.
 select min(low), max(high)
 from (
@@ -723,7 +724,7 @@ from (
     ) as piece
     where finished > 0 and finished_at >= :since and finished_at < :until
     union all
-    select min(id), max(id) from tq_events__s1_history where finished_at >= :since and finished_at < :until
+    select min(id + 0), max(id + 0) from tq_events__s1_history where finished_at >= :since and finished_at < :until
 ) as bounds;
 
 -- range_floor
