@@ -20,8 +20,8 @@ from tablequeue.verbs import topics
 BATCH_READ = "Spark's batch read of the topic"
 JDBC_KEYED = "Spark's JDBC, into a table with one index"
 CONDITIONS = """The messages of a topic are streamed into Parquet by a query that is started for it and ends, in batches
-of 1,000,000; and read into Parquet in batch. They got their offsets before. Of few messages, most of the time is that
-of the start. JDBC writes into a table with a primary key."""
+of 1,000,000 in two parts, as there are two cores; and read into Parquet in batch. They got their offsets before. Of few
+messages, most of the time is that of the start. JDBC writes into a table with a primary key."""
 
 
 class TopicWork:
@@ -71,7 +71,8 @@ class TopicWork:
         self.spark.read.format("tablequeue").options(**self.place, topic=self.events).load().write.parquet(path)
 
     def stream(self, path: str) -> None:
-        frame = self.spark.readStream.format("tablequeue").options(**self.place, topic=self.events).load()
+        options = {**self.place, "topic": self.events, "minPartitions": 2}
+        frame = self.spark.readStream.format("tablequeue").options(**options).load()
         writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{path}-checkpoint")
         writer.trigger(availableNow=True).start(path).awaitTermination()
 

@@ -175,6 +175,15 @@ class TestWithSpark:
         assert sorted(int(message.payload) for message in popped) == [*range(30)]
         assert [(one.stage, one.messages, one.ready) for one in progress] == [("keep", 10, 0), ("late", 0, None)]
 
+    def test_a_pipeline_has_a_task_for_each_core(self, spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+        numbered(db, range(45_000))
+        parts: list[int] = []
+        writer = FromTopic("events").load(spark, by_options(place), "numbers/all").writeStream
+        writer = writer.foreachBatch(lambda rows, number: parts.append(rows.rdd.getNumPartitions()))
+        writer = writer.option("checkpointLocation", f"{tmp_path}/checkpoint")
+        writer.trigger(availableNow=True).start().awaitTermination()
+        assert parts == [2], "and not 3, of at least 20,000 messages"
+
 
 class TestPositions:
     """Without Spark: what it would ask of the readers."""

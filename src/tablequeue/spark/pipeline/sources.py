@@ -47,6 +47,8 @@ class FromTopic:
             "subscription": self.subscription,
             "startingPosition": start.isoformat() if isinstance(start, datetime) else start,
             "maxMessagesPerTrigger": self.max_messages_per_trigger,
+            # On this machine the number of cores: each task that writes a file takes 0.08 s of a core.
+            "minPartitions": spark.conf.get("spark.default.parallelism", None),
         }
         options = {name: value for name, value in given.items() if value is not None}
         return spark.readStream.format("tablequeue").options(**database, **options).load()
