@@ -192,6 +192,20 @@ def check_prefetch(url: str) -> None:
         assert sorted(bodies(got)) == [0, 1, 2, 3]
 
 
+def check_nothing_else_is_due(url: str) -> None:
+    """A transport looks into what it consumes and nothing else: the time of a look that nobody makes would not pass."""
+    queue = Queue("again")
+    with connect(url) as connection:
+        with consumer(connection, queue):
+            drain(connection)
+            store_of(connection).db.queue("again").drop()
+            queue(connection.default_channel).queue_declare()
+            drain(connection)
+            assert [*connection.transport._watches] == [store_of(connection).queue("again")]
+        drain(connection)
+        assert connection.transport._pause() == float("inf")
+
+
 def check_control_comes_before_tasks(url: str) -> None:
     """What was sent to a transient queue first is delivered before what was sent to another queue then.
 

@@ -30,6 +30,7 @@ from tests.contrib.kombu.checks import (
     check_control_comes_before_tasks,
     check_eta,
     check_fanout,
+    check_nothing_else_is_due,
     check_prefetch,
     check_priority,
     check_transient_queues_share_a_table,
@@ -108,6 +109,14 @@ def _tasks_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport.Transport, "_in_turn", lambda self: in_turn(self)[::-1])
 
 
+def _watch_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        transport.Transport,
+        "_consumed",
+        lambda self: [(each, name, self._watch(name)) for each in self.channels for name in each.queues],
+    )
+
+
 MUTANTS = [
     (_deliver_without_lease, check_a_killed_consumer_loses_nothing),
     (_one_queue_only, check_fanout),
@@ -118,6 +127,7 @@ MUTANTS = [
     (_no_eta, check_eta),
     (_no_limit, check_prefetch),
     (_tasks_first, check_control_comes_before_tasks),
+    (_watch_for_ever, check_nothing_else_is_due),
 ]
 
 
@@ -211,6 +221,23 @@ def test_a_dropped_queue_is_made_again_by_its_consumer(connection: Connection) -
         drain(connection)
         publish(connection, 1, queue)
         drain(connection, lambda: len(got) == 1)
+
+
+@ONE
+def test_a_queue_stays_one_object(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while another thread looks it up again: consumers wait at that object."""
+    opened, seen = store_of(connection), []
+    Queue("one")(connection.default_channel).declare()
+    known, find = opened.queue("one"), opened.db.queue
+
+    def found(name: str) -> Any:
+        monkeypatch.setattr(opened.db, "queue", find)
+        seen.append(opened.queue("one"))
+        return find(name)
+
+    monkeypatch.setattr(opened.db, "queue", found)
+    assert opened.current("one") is known
+    assert seen == [known]
 
 
 @BOTH

@@ -71,12 +71,8 @@ class Store:
     def queue(self, name: str) -> Queue | None:
         """Return the queue with a table of its own, if there is one."""
         known = self._open.get(name)
-        if known is None and name not in self._transient:
-            try:
-                self._open[name] = known = self.db.queue(stored(name))
-            except QueueNotFound:
-                return None
-            _check(known)
+        if known is None and (found := self._found(name)) is not None:
+            known = self._open.setdefault(name, found)
         return known
 
     def declare(self, name: str, auto_delete: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Transient | None:
@@ -145,11 +141,13 @@ class Store:
 
     def current(self, name: str) -> Queue | None:
         """Return what `queue` does, but as the catalogue has it now: it may have been dropped, and made again."""
-        known = self._open.pop(name, None)
-        found = self.queue(name)
-        if known is not None and found is not None and context_of(known).table.is_that_of(context_of(found).table):
-            self._open[name] = found = known  # which consumers wait for
-        return found
+        known, found = self._open.get(name), self._found(name)
+        if found is None:
+            self._open.pop(name, None)
+            return None
+        if known is None or not context_of(known).table.is_that_of(context_of(found).table):
+            self._open[name] = known = found
+        return known  # which consumers wait for, also those of other threads
 
     def pop(self, name: str, n: int) -> tuple[Queue, list[Claim]]:
         """Claim messages of a queue. Return them with the queue whose claims they are."""
@@ -213,6 +211,17 @@ class Store:
             self.db.engine.dispose()
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _found(self, name: str) -> Queue | None:
+        """Return the queue of the catalogue with a table of its own, if there is one."""
+        if name in self._transient:
+            return None
+        try:
+            found = self.db.queue(stored(name))
+        except QueueNotFound:
+            return None
+        _check(found)
+        return found
 
     def _push(self, queue: Queue, name: str, message: Outgoing, connection: Connection | None) -> None:
         expires = _shortest(message.expires, queue.definition.expires) if message.expires is not None else None

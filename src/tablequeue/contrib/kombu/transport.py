@@ -199,7 +199,7 @@ class Transport(virtual.Transport):
         for tasks, unless it follows one that found some, looks for remote control first: the look may come before the
         wake-ups of both pushes. When there are tasks, remote control does not back off.
         """
-        queues = [(channel, name, self._watch(name)) for channel in [*self.channels] for name in channel.queues]
+        queues = self._consumed()
         self._first += 1  # so that no queue is always the last one when a channel has room for few messages
         first = self._first % len(queues) if queues else 0
         due = {watch for watch in self._watches.values() if watch.is_due()}
@@ -214,17 +214,23 @@ class Transport(virtual.Transport):
             return channel.deliver(queue, room)
         except QueueNotFound:
             channel.make_again(queue)
-            self._forget_dropped()
+            self._consumed()
             return 0
 
-    def _forget_dropped(self) -> None:
-        """Look no more into tables that were dropped. The queue that was made again has another one."""
-        names = {name for channel in self.channels for name in channel.queues}
-        there = {self.store.transient, *map(self.store.queue, names)}
-        for queue in self._watches.keys() - there:
-            watch = self._watches.pop(queue)
-            self._blocked.discard(watch)
-            watch.close()
+    def _consumed(self) -> list[tuple[Any, str, Watch]]:
+        """Return the consumed queues, with their channels. Look no more into tables of which there are none.
+
+        A queue that was dropped and made again has another table. The time of a look that nobody makes does not pass.
+        """
+        queues = [(channel, name, self._watch(name)) for channel in [*self.channels] for name in channel.queues]
+        consumed = {watch for _, _, watch in queues}
+        if len(consumed) < len(self._watches):
+            for queue, watch in [*self._watches.items()]:
+                if watch not in consumed:
+                    del self._watches[queue]
+                    self._blocked.discard(watch)
+                    watch.close()
+        return queues
 
     def _watch(self, name: str) -> Watch:
         queue = self.store.queue(name) or self.store.transient
