@@ -78,6 +78,18 @@ def check_completed_once(queue: Queue) -> None:
     assert queue.stats(now=at(3)).in_progress == 5
 
 
+def check_between(queue: Queue) -> None:
+    """A batch has its own messages, also where another stream holds one with an id between theirs."""
+    low, between, high = queue.pop_many(3, now=at(1))
+    run, other = Stream(queue, "lake"), Stream(queue, "other")
+    low.release(now=at(1))
+    high.release(now=at(1))
+    assert run.advance(0, 2, now=at(2)) == 1
+    between.release(now=at(2))
+    assert other.advance(0, 1, now=at(3)) == 1
+    assert (len(read(run, 1)), len(read(other, 1))) == (2, 1)
+
+
 def check_failures(queue: Queue) -> None:
     """A failed message becomes a dead letter with its error when the batch is completed. Until then it is read with the
     batch."""
@@ -132,6 +144,7 @@ CHECKS = [
     check_replay,
     check_fence,
     check_completed_once,
+    check_between,
     check_failures,
     check_long_failures,
     check_one_batch_is_open,
@@ -397,6 +410,8 @@ def claims_too_early(engine: Any) -> Any:
 
 completes_what_others_hold = rewritten(TOKEN, "", "complete_stream", "complete")
 
+reads_what_others_hold = rewritten(TOKEN, "", "stream_rows")
+
 MUTANTS = [
     (forgets_the_epoch, check_fence),
     (gives_a_lease, check_replay),
@@ -404,6 +419,7 @@ MUTANTS = [
     (claims_again, check_replay),
     (claims_too_early, check_one_batch_is_open),
     (completes_what_others_hold, check_completed_once),
+    (reads_what_others_hold, check_between),
 ]
 
 
@@ -411,8 +427,8 @@ MUTANTS = [
 def test_a_broken_mutant_is_caught(
     place: Place, kind: Kind, mutant: Callable[[type[Engine]], type[Engine]], check: Callable[[Queue], None]
 ) -> None:
-    if mutant in (claims_too_early, completes_what_others_hold) and kind.name != "postgresql":
-        pytest.skip("The others complete by the ids, and claim then.")
+    if mutant in (claims_too_early, completes_what_others_hold, reads_what_others_hold) and kind.name != "postgresql":
+        pytest.skip("The others complete and read by the ids, and claim after that.")
     queue = filled(place.open_with(mutant(kind.engine_class)))
     with pytest.raises((AssertionError, pytest.fail.Exception, StreamRefused)):
         check(queue)
