@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -18,6 +19,7 @@ from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused, TablequeueError
 from tablequeue.ext import context_of
 from tablequeue.model.message import LONGEST_ERROR
+from tablequeue.verbs.after import follow
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, design_group, refuses, with_parts
 from tests.test_mutants import TOKEN, rewritten
@@ -229,6 +231,41 @@ def test_released_messages_are_ready_and_the_stream_begins_anew(db: Database) ->
     refuses(StreamRefused, new.batch, 2)
     assert new.found.completed == 2
     assert new.advance(new.found.completed, 4, now=at(2)) == 3
+
+
+def check_batch_of_messages(db: Database) -> None:
+    """Who ends the last message of a batch pushes the callback, also a stream that nobody advances after it."""
+    db.create_queue("called", payload="text")
+    queue = db.create_queue("work", payload="text", batches=True)
+    run = Stream(queue, "lake")
+    for number in (1, 2):
+        with queue.batch(then=("called", f"{number}"), on_dead="continue") as batch:
+            batch.push_many(["a", "b"])
+        assert run.advance(number - 1, 4) == number
+        if number == 1:
+            stream.fail(queue, "lake", {run.batch(1)[1][0]: "bad row"})
+            run.complete(1)
+        else:
+            queue.cancel(run.batch(2)[1])
+            stream.release(queue, "lake")
+        assert [message.payload for message in db.queue("called").peek()] == ["1", "2"][:number]
+
+
+def test_a_batch_of_messages_ends_with_the_batch_of_a_stream(db: Database) -> None:
+    check_batch_of_messages(db)
+
+
+@pytest.mark.parametrize("verb", ["_complete", "release"])
+def test_a_stream_that_ends_no_batch_of_messages_is_noticed(
+    db: Database, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    def follows_others(*given: Any) -> None:
+        if sys._getframe(1).f_code.co_name != verb:
+            follow(*given)
+
+    monkeypatch.setattr("tablequeue.bulk.stream.follow", follows_others)
+    with pytest.raises(AssertionError):
+        check_batch_of_messages(db)
 
 
 @pytest.mark.parametrize("upto", [0, 5])

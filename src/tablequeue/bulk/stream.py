@@ -26,7 +26,7 @@ from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.ext import context_of
 from tablequeue.model.message import error_text
-from tablequeue.verbs.after import CHANGED, follow
+from tablequeue.verbs.after import ENDED, LEFT, follow
 from tablequeue.verbs.context import Context, Params, count
 from tablequeue.verbs.push import check_text
 from tablequeue.verbs.sweep import sweep
@@ -211,7 +211,9 @@ def release(queue: Consumer, name: str) -> int:
         return len(ids)
 
     _find(context, name)  # else it would be made
-    return context.run(give_back, _params(context, name, None))
+    released = context.run(give_back, _params(context, name, None))
+    follow(context, LEFT, None, None, released)
+    return released
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ def _complete(
         return False, len(ids)
 
     is_open, finished = context.run(finish, _params(context, stream, now))
-    follow(context, CHANGED, now, None, finished)
+    follow(context, ENDED, now, None, finished)
     return is_open
 
 

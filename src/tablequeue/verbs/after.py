@@ -57,11 +57,11 @@ LEFT: Ways[Step] = Ways({"promoted": _promote, "batches": _end_batches})
 """What follows if messages left the queue in another way than by a completion, or became dead letters."""
 PURGED: Ways[Step] = Ways({"batches": _end_batches})
 """What follows a purge, after which sweeps promote."""
-CANCELLED: Ways[Step] = Ways(
+ENDED: Ways[Step] = Ways(
     {
         "promoted": _promote,
         "results": lambda context, now, messages: notify_waiters(context),
         "batches": _end_batches,
     }
 )
-"""What follows a cancellation."""
+"""What follows a cancellation, and the completion of a batch of a stream, which has no results."""

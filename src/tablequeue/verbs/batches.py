@@ -21,7 +21,7 @@ from tablequeue.model.payload import CODECS
 from tablequeue.observe import telemetry
 from tablequeue.observe.counters import counters
 from tablequeue.verbs import batch_ends, catalogue
-from tablequeue.verbs.after import CANCELLED, CHANGED, follow
+from tablequeue.verbs.after import CHANGED, ENDED, follow
 from tablequeue.verbs.context import Context, count
 from tablequeue.verbs.finish import not_held
 from tablequeue.verbs.push import NOTHING, Encoded, encode, pushing
@@ -196,7 +196,7 @@ class Batch:
         context = self._context
         cancelled = batch_ends.cancel(context, self.id, dead=True, now=now)
         context.table.ending.add(self.id)
-        follow(context, CANCELLED, now, None, cancelled or 1)
+        follow(context, ENDED, now, None, cancelled or 1)
         return cancelled
 
 

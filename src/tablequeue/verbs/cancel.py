@@ -10,7 +10,7 @@ from tablequeue.errors import BadInput
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Message
 from tablequeue.model.states import STATES
-from tablequeue.verbs.after import CANCELLED, follow
+from tablequeue.verbs.after import ENDED, follow
 from tablequeue.verbs.context import Context, Params, whole_ids
 from tablequeue.verbs.inspect import in_batches
 
@@ -41,7 +41,7 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: Co
         params: Params = {"ids": context.engine.dump_ids(ids), "now": time}
         account |= dict(context.run(context.messages.cancel, params, connection))
         asked += ids
-    follow(context, CANCELLED, now, connection, len(account))
+    follow(context, ENDED, now, connection, len(account))
     return Cancellation(
         tuple(sorted(id for id, told in account.items() if not told)),
         tuple(sorted(id for id, told in account.items() if told)),
