@@ -5,11 +5,10 @@
     python -m tests.contrib.kombu.others compare ours.xml redis.xml
 
 Without a URL: kombu's on SQLite, and on private PostgreSQL and MariaDB servers; Celery's on SQLite, or on a private
-PostgreSQL with `--url postgresql`. Celery's need Debian's redis-server. With `--broker redis` it is the broker, and
-with `--backend redis` the result backend: give the runs `-- --junitxml=…`, and `compare` prints the tests whose
-outcomes differ. A run takes 20 minutes, most of them pauses of
-the tests, so both can go at once. The source distributions are fetched from PyPI (tests/others.py). What fails for
-reasons of theirs is in EXCUSED.
+server with `--url postgresql` or `--url mariadb`. Celery's need Debian's redis-server. With `--broker redis` it is the
+broker, and with `--backend redis` the result backend: give the runs `-- --junitxml=…`, and `compare` prints the tests
+whose outcomes differ. A run takes 20 minutes, most of them pauses of the tests, so both can go at once. The source
+distributions are fetched from PyPI (tests/others.py). What fails for reasons of theirs is in EXCUSED.
 """
 
 from __future__ import annotations
