@@ -146,12 +146,13 @@ BUSY = {
 }
 
 
-def await_the_client(watch: sa.Connection, kind: Kind, relay: Relay) -> None:
+def await_the_client(place: Place, kind: Kind, relay: Relay) -> None:
     """Wait until the server waits for a client that reads nothing: in the middle of an answer, or after it."""
     relay.await_the_answer()
     busy = BUSY[kind.name].format(", ".join(map(str, relay.ports)))
-    while watch.exec_driver_sql(busy).scalar_one():
-        pass
+    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
+        while watch.exec_driver_sql(busy).scalar_one():
+            pass
 
 
 # Sessions that others wait for, and that the server does not end: those that are not idle in a transaction.
@@ -250,23 +251,23 @@ class Others:
     def __init__(
         self, place: Place, kind: Kind, scene: Scene, threads: ThreadPoolExecutor, ended: bool = False
     ) -> None:
-        self.scene = scene
         self._kind = kind
+        self._scene = scene
         self._threads = threads
         self._ended = ended
         self._database = place.open("the served")
-        self.watch = place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
+        self._watch = place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
         self._step = ""
 
     def close(self) -> None:
-        self.watch.close()
+        self._watch.close()
 
     def are_served(self) -> None:
         """Each gets a message, without a wait for the suspended client; if `ended`, when the server has ended it."""
         call = self._threads.submit(self._call)
         while self._kind.blocked and wait([call], PACE).not_done:
-            if self._kind.blocked(self.watch):
-                lasts = self.watch.exec_driver_sql(NOT_ENDED[self._kind.name]).all() if self._ended else "that client"
+            if self._kind.blocked(self._watch):
+                lasts = self._watch.exec_driver_sql(NOT_ENDED[self._kind.name]).all() if self._ended else "that client"
                 assert not lasts, "somebody waits for it"
         call.result()
 
@@ -282,14 +283,14 @@ class Others:
             self.are_served()
 
     def _call(self) -> None:
-        self.scene.push("served")
-        for name in self.scene.consumers:
+        self._scene.push("served")
+        for name in self._scene.consumers:
             queue = self._database.consumer(name)
             claims = queue.pop_many(1)
             while self._ended and not claims:  # a pump passes over a lock
                 claims = queue.pop_many(1)
-            assert claims or self.scene.full, "a message for each"
-            if self.scene.gives_back and queue.definition.delivery == "at_least_once":
+            assert claims or self._scene.full, "a message for each"
+            if self._scene.gives_back and queue.definition.delivery == "at_least_once":
                 queue.release_many(claims)
             else:
                 queue.complete_many(claims)

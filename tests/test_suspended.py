@@ -43,13 +43,9 @@ def test_others_are_served_while_a_client_receives_no_answer(place: Place, kind:
     database = place.open("the living")
     if act in ENDED_BY_THE_SERVER[kind.name]:
         pytest.skip("The other test has it.")
-    made = Scene(database, "made_0", SCENES[scene])
-    with (
-        relayed(place) as (relay, behind),
-        ThreadPoolExecutor(2) as threads,
-        closing(Others(place, kind, made, threads)) as others,
-    ):
+    with relayed(place) as (relay, behind), ThreadPoolExecutor(2) as threads:
         for answers in count():
+            made = Scene(database, f"made_{answers}", SCENES[scene])
             acting: Any = behind.open("the suspended").consumer(made.consumers[0])
             held = made.prepared(ACTS[act], acting)
             relay.stop_after(answers)
@@ -59,14 +55,14 @@ def test_others_are_served_while_a_client_receives_no_answer(place: Place, kind:
                     pass
                 returned = not relay.stopped.is_set()
                 if not returned:
-                    await_the_client(others.watch, kind, relay)
-                others.are_served()
+                    await_the_client(place, kind, relay)
+                with closing(Others(place, kind, made, threads)) as others:
+                    others.are_served()
             finally:
                 relay.release()
             call.result()
             if returned:
                 break
-            others.scene = made = Scene(database, f"made_{answers + 1}", SCENES[scene])
         assert answers, "it was suspended in the call"
 
 
