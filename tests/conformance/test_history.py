@@ -65,6 +65,15 @@ def test_a_long_history_goes_bit_by_bit(db: Database, place: Place) -> None:
     assert len(ids) == 2500
 
 
+def test_the_bounds_are_the_lowest_and_the_highest_id_of_the_history(plain: Queue) -> None:
+    assert plain.history_bounds() is None
+    ids = finish(plain, [0, 10, 20])
+    plain.push("waits")
+    assert plain.history_bounds() == (ids[0], ids[-1])
+    assert plain.purge_history(5, now=at(10)) == 1
+    assert plain.history_bounds() == (ids[1], ids[-1])
+
+
 def test_the_history_of_a_keeper_stays(plain: Queue, place: Place) -> None:
     (id,) = finish(plain, [0])
     assert place.open().queue("plain").pop(now=at(3e9)) is None
