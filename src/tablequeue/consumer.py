@@ -243,7 +243,8 @@ class Consumer:
 
         For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
         finished. With 0 the message is ready when the call returns, as by `extend`. False, and no change, if the
-        message is not in progress. In a subscription: of detached messages.
+        message is not in progress, or in the batch of a stream, which has no lease. In a subscription: of detached
+        messages.
         """
         return finish.extend_held(self._context, id, lease, now)
 

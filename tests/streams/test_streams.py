@@ -92,6 +92,16 @@ def check_between(queue: Queue) -> None:
     assert (len(read(run, 1)), len(read(other, 1))) == (2, 1)
 
 
+def check_no_lease(queue: Queue) -> None:
+    """Nobody can end the lease of a message of a batch, as an old handle of the SQS endpoint does: it has none."""
+    run = Stream(queue, "lake")
+    run.advance(0, 4, now=at(1))
+    payloads, (_, ids) = read(run, 1), run.batch(1)
+    assert not any(queue.extend_held(id, lease, now=at(2)) for id, lease in zip(ids, (0, 60, 0, 60), strict=True))
+    assert read(Stream(queue, "lake"), 1) == payloads
+    assert not {claim.id for claim in queue.pop_many(10, now=at(100))} & {*ids}
+
+
 def check_failures(queue: Queue) -> None:
     """A failed message becomes a dead letter with its error when the batch is completed. Until then it is read with the
     batch."""
@@ -146,6 +156,7 @@ CHECKS = [
     check_replay,
     check_fence,
     check_completed_once,
+    check_no_lease,
     check_between,
     check_failures,
     check_long_failures,
@@ -419,6 +430,14 @@ def gives_a_lease(engine: Any) -> Any:
     return with_parts(engine, {"streams": Leases})
 
 
+def takes_a_stream_for_a_holder(engine: Any) -> Any:
+    class Takes(type(engine.messages)):  # type: ignore[misc]
+        def holder(self, cursor: Any, table: Any, params: Any) -> Any:
+            return engine.streams.stream_lock(cursor, table, {"stream": "lake"}).token
+
+    return with_parts(engine, {"messages": Takes})
+
+
 def forgets_failures(engine: Any) -> Any:
     class Forgets(type(engine.streams)):  # type: ignore[misc]
         def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
@@ -452,6 +471,7 @@ reads_what_others_hold = rewritten(TOKEN, "", "stream_rows")
 MUTANTS = [
     (forgets_the_epoch, check_fence),
     (gives_a_lease, check_replay),
+    (takes_a_stream_for_a_holder, check_no_lease),
     (forgets_failures, check_failures),
     (claims_again, check_replay),
     (claims_too_early, check_one_batch_is_open),

@@ -252,13 +252,13 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.cancelled_at is not null;
 
 -- name: holder
--- The token of the claim under which the message :id is in progress.
+-- The token of the lease under which the message :id is in progress; none of a message that a stream has.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that
 -- change the row.
 declare @id bigint = :id;
 select lower(replace(convert(char(36), token), '-', '')) as token
 from {queue}
-where id = @id and state = 'in_progress';
+where id = @id and state = 'in_progress' and lease_until is not null;
 
 -- name: reschedule
 -- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it

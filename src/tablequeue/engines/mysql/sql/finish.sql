@@ -182,8 +182,9 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 where cancelled_at is not null;
 
 -- name: holder
--- The token of the claim under which the message :id is in progress. Index: the primary key. Locks: none.
-select token from {queue} force index (primary) where id = :id and state = 'in_progress';
+-- The token of the lease under which the message :id is in progress; none of a message that a stream has. Index: the
+-- primary key. Locks: none.
+select token from {queue} force index (primary) where id = :id and state = 'in_progress' and lease_until is not null;
 
 -- name: reschedule
 -- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
