@@ -264,7 +264,7 @@ class Messages(Part):
         return [row[0] for row in self._rows(cursor, table, "told", params)]
 
     def holder(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Return the token of the lease under which the message `id` is in progress; None if it is not, or without one."""
+        """Return the token of the lease under which the message `id` is in progress; None if there is none."""
         row = self._row(cursor, table, "holder", params)
         return None if row is None else row[0]
 

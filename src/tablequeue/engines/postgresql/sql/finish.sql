@@ -266,7 +266,9 @@ select id from {queue} where id = any(cast(:ids as bigint[])) and cancelled_at i
 -- name: holder
 -- The token of the lease under which the message :id is in progress; none of a message that a stream has. Index: the
 -- primary key. Locks: none.
-select replace(cast(token as text), '-', '') from {queue} where id = :id and state = 'in_progress' and lease_until is not null;
+select replace(cast(token as text), '-', '')
+from {queue}
+where id = :id and state = 'in_progress' and lease_until is not null;
 
 -- name: reschedule
 -- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
