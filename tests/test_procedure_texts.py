@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tablequeue import Definition, Rate
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.procedure_list import PROCEDURES
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput
 from tablequeue.model.names import table_of
@@ -39,8 +40,8 @@ def test_there_is_a_template_for_each_verb(name: str) -> None:
     assert missing == ({"history", *refused} if name == "mssql" else {"read_history"})
     for file in procedures.templates(folder):
         text = procedures.template(folder, file)
-        made = file not in ("grant", "grant_schema", "drop")
-        assert not made or text.startswith("-- {queue}_")
+        made = file in PROCEDURES
+        assert not made or text.startswith(f"-- {{queue}}_{procedures.verb_of(file)}:"), "a drop finds it by its name"
         assert max(map(len, text.splitlines())) <= 120
         assert not made or len(f"{table_of('q' * 47)}_{procedures.verb_of(file)}") <= LONGEST_NAME.get(name, 63)
         assert re.findall(r"-- \[([\w ]+)\]", text)[-1:] in ([], ["end"])

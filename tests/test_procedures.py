@@ -15,10 +15,11 @@ from psycopg import ClientCursor
 from tablequeue import ALL, Backoff, Database, NewMessage, Queue, errors
 from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
+from tablequeue.ext import context_of
 from tablequeue.model.definition import Delivery
 from tablequeue.model.message import LONGEST_ERROR, error_text
 from tests.procedures import PLAIN
-from tests.servers import Kind, Place
+from tests.servers import Kind, Place, only
 from tests.sessions import Session, call, engine_of, made, session, transaction
 from tests.support import DESIGNS, START, at, claimed, counts, found, ids_of, refuses
 
@@ -46,6 +47,40 @@ def test_they_come_and_go_with_the_queue(place: Place, db: Database) -> None:
     assert place.execute(there) == []
     with pytest.raises(errors.QueueNotFound):
         db.install_procedures("work")
+
+
+def check_they_are_replaced(place: Place, db: Database) -> None:
+    """Those of an older tablequeue, whose push had other parameters; also twice in one transaction."""
+    db.create_queue("work")
+    db.install_procedures("work")
+    place.execute(
+        f"create function {place.schema}.tq_work_push(p_payload json) returns bigint language sql as 'select -1'"
+    )
+    there = f"select oid from pg_proc where pronamespace = '{place.schema}'::regnamespace and proname ~ '_(push|pop)$'"  # noqa: S608
+    before = place.execute(there)
+    assert len(before) == 3
+    table = context_of(db.queue("work")).table
+    with place.sa_engine().begin() as connection:
+        for _ in range(2):
+            procedures.install(table.engine, connection.connection.cursor(), table)
+    assert len(place.execute(there)) == 2
+    assert {*place.execute(there)} < {*before}
+    with session(db, "work") as one:
+        assert one.call("push", payload="1") == [(1,)]
+
+
+@only("postgresql")
+def test_those_of_an_older_tablequeue_are_replaced(place: Place, db: Database) -> None:
+    check_they_are_replaced(place, db)
+
+
+@only("postgresql")
+def test_the_check_notices_those_of_an_older_tablequeue(
+    place: Place, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(monkeypatch, "after_all", "if outdated", "if false")
+    with pytest.raises(AssertionError):
+        check_they_are_replaced(place, db)
 
 
 def test_without_a_schema_they_are_where_the_connection_is(place: Place) -> None:

@@ -39,13 +39,16 @@ VERBS = tuple(file for files in ROLES.values() for file in files if not file.sta
 # The numbers of their errors; PostgreSQL has SQLSTATEs instead. The text is a sentence of cause and one of remedy.
 RAISED: Mapping[int, type[TablequeueError]] = {51001: BadInput, 51002: DuplicateKey, 51003: LeaseLost}
 # Templates that create no procedure.
-_OTHERS = ("grant", "grant_schema", "drop")
+_OTHERS = ("grant", "grant_schema", "drop", "before_all", "after_all")
 # e to this power is about the largest float.
 _LARGEST_EXPONENT = 700
 
 
 def procedures(engine: EngineBase, table: Table) -> str:
-    """Return the text that creates or replaces all procedures of a queue. Only their owner may call new ones."""
+    """Return the text that creates or replaces all procedures of a queue. Only their owner may call new ones.
+
+    On PostgreSQL it drops those of the same names with other parameters, which an older tablequeue made.
+    """
     syntax = _syntax(engine)
     for feature in syntax.lacks:
         if getattr(table.definition, feature):
@@ -54,7 +57,12 @@ def procedures(engine: EngineBase, table: Table) -> str:
                 f"Use the verbs; or create a queue without {feature} for other languages.",
             )
     engine = _placed(engine, syntax.schema)
-    made = [_rendered(engine, file, table) for file in _files(engine, table.definition)]
+    files, available = _files(engine, table.definition), templates(engine.name)
+    names = {"names": ", ".join(f"'{table.table_name}_{verb_of(file)}'" for file in files)}
+    before, after = (
+        _rendered(engine, file, table, names) if file in available else "" for file in ("before_all", "after_all")
+    )
+    made = [before, *(_rendered(engine, file, table) for file in files), after]
     dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""
     return "\n\n".join(filter(None, [dropped, syntax.head, *made, syntax.foot]))
 

@@ -1,3 +1,12 @@
+-- The functions that are there, before they are replaced. A function that is replaced gets another ctid.
+do $$
+    begin
+        perform set_config('tablequeue.there', coalesce(string_agg(oid || ':' || ctid, ' '), ''), false)
+        from pg_proc
+        where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history');
+    end
+    $$;
+
 -- public.tq_emails_check: refuse options that a push to this queue cannot have. For push, push_many and push_each.
 create or replace function public.tq_emails_check(
     p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text,
@@ -28,7 +37,6 @@ create or replace function public.tq_emails_check(
         end if;
     end;
     $$;
-revoke all on function public.tq_emails_check from public;
 
 -- public.tq_emails_claim: the rows of pop, in any order. A session sweeps once a second before it claims. If too few messages
 -- were ready, it sweeps after that too, and claims again.
@@ -78,7 +86,6 @@ create or replace function public.tq_emails_claim(
         end loop;
     end;
     $$;
-revoke all on function public.tq_emails_claim from public;
 
 -- public.tq_emails_list: the payloads of a JSON array of messages: its elements, or with p_each their fields `payload`. For
 -- push_many and push_each. Refuses what is no such array.
@@ -106,7 +113,6 @@ create or replace function public.tq_emails_list(p_messages json, p_each boolean
         return payloads;
     end;
     $$;
-revoke all on function public.tq_emails_list from public;
 
 -- public.tq_emails_notify: notify the consumers that wait at the queue, at the commit. For the other functions.
 -- A transaction that has notified cannot be prepared: two-phase commits push by a client of the library, or while the
@@ -118,7 +124,6 @@ create or replace function public.tq_emails_notify(waited_for boolean) returns v
         end if;
     end;
     $$;
-revoke all on function public.tq_emails_notify from public;
 
 -- public.tq_emails_options: refuse the fields of messages that are not known, of a wrong type, or that a push to this queue
 -- cannot have. For push_each.
@@ -156,7 +161,6 @@ create or replace function public.tq_emails_options(p_messages json, p_on_confli
                 hint = 'Give due as 2040-12-31T23:59:59Z, and the priority as a whole number.';
     end;
     $$;
-revoke all on function public.tq_emails_options from public;
 
 -- public.tq_emails_remove: the rows of take, in any order. It sweeps when public.tq_emails_claim does, and no more than it is to remove.
 create or replace function public.tq_emails_remove(
@@ -203,7 +207,6 @@ create or replace function public.tq_emails_remove(
         end loop;
     end;
     $$;
-revoke all on function public.tq_emails_remove from public;
 
 -- public.tq_emails_sweep: make messages ready that are due or abandoned. Returns their number, or null if the last sweep of this
 -- session was less than p_every seconds ago. For pop and take.
@@ -290,7 +293,6 @@ returns bigint language plpgsql as $$
         return moved;
     end;
     $$;
-revoke all on function public.tq_emails_sweep from public;
 
 -- public.tq_emails_push: push one message, for producers. Returns its id. If a live message has its key: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
@@ -365,7 +367,6 @@ create or replace function public.tq_emails_push(
         return pushed;
     end;
     $$;
-revoke all on function public.tq_emails_push from public;
 
 -- public.tq_emails_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
@@ -423,7 +424,6 @@ create or replace function public.tq_emails_push_many(
         perform public.tq_emails_notify(waited_for);
     end;
     $$;
-revoke all on function public.tq_emails_push_many from public;
 
 -- public.tq_emails_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
 -- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
@@ -533,7 +533,6 @@ create or replace function public.tq_emails_push_each(
         return query select * from unnest(pushed);
     end;
     $$;
-revoke all on function public.tq_emails_push_each from public;
 
 -- public.tq_emails_cancel: cancel the messages of p_ids, for producers; returns those that there are, and whether each was told.
 -- A message that waits, or is a dead letter, leaves the queue. One in progress is told to stop: if it fails, is
@@ -575,7 +574,6 @@ language plpgsql security definer set search_path = pg_catalog, public, pg_temp 
             select id, false from gone;
     end;
     $$;
-revoke all on function public.tq_emails_cancel from public;
 
 -- public.tq_emails_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
 -- finishes it.
@@ -612,7 +610,6 @@ create or replace function public.tq_emails_pop(
             order by id;
     end;
     $$;
-revoke all on function public.tq_emails_pop from public;
 
 -- public.tq_emails_take: remove up to p_n ready messages, for consumers; in the order of the queue. They are finished when the
 -- transaction commits.
@@ -638,7 +635,6 @@ create or replace function public.tq_emails_take(
             order by id;
     end;
     $$;
-revoke all on function public.tq_emails_take from public;
 
 -- public.tq_emails_complete: complete the messages of p_ids that p_token holds, for consumers; returns their ids.
 -- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
@@ -676,7 +672,6 @@ create or replace function public.tq_emails_complete(
         end if;
     end;
     $$;
-revoke all on function public.tq_emails_complete from public;
 
 -- public.tq_emails_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after 5 attempts it is
@@ -792,7 +787,6 @@ create or replace function public.tq_emails_fail(
         return new_state;
     end;
     $$;
-revoke all on function public.tq_emails_fail from public;
 
 -- public.tq_emails_release: release the messages of p_ids that p_token holds, unworked, for consumers; returns their ids. They
 -- are ready after p_delay seconds, and the attempt is not counted; those that were told to stop end.
@@ -881,7 +875,6 @@ create or replace function public.tq_emails_release(
         perform public.tq_emails_notify(waited_for);
     end;
     $$;
-revoke all on function public.tq_emails_release from public;
 
 -- public.tq_emails_extend: the lease on message p_id, held under p_token, ends p_seconds (else 60.0) from now; for consumers.
 -- Returns that end. Error TQ003 if the lease is lost. Locks: the message, until the transaction ends.
@@ -913,7 +906,6 @@ create or replace function public.tq_emails_extend(
         return lease_end;
     end;
     $$;
-revoke all on function public.tq_emails_extend from public;
 
 -- public.tq_emails_stats: exact counts by state, the age in seconds of the first ready message, and how many are finished (null
 -- if the queue keeps no history); for observers. Locks: none.
@@ -948,7 +940,6 @@ create or replace function public.tq_emails_stats(
         ) as ended;
     end;
     $$;
-revoke all on function public.tq_emails_stats from public;
 
 -- public.tq_emails_peek: the first p_n messages of a state with ids above p_after, claiming none; for observers. Locks: none.
 create or replace function public.tq_emails_peek(
@@ -1015,7 +1006,6 @@ create or replace function public.tq_emails_peek(
         end case;
     end;
     $$;
-revoke all on function public.tq_emails_peek from public;
 
 -- public.tq_emails_history: the last p_n finished messages with ids from p_low to p_high, highest id first; for observers.
 -- Locks: none.
@@ -1042,4 +1032,24 @@ create or replace function public.tq_emails_history(
             limit p_n;
     end;
     $$;
-revoke all on function public.tq_emails_history from public;
+
+-- A function that was not replaced has other parameters, because an older tablequeue made it: drop it, or calls would
+-- be of the older one, or refused. Only the owner may call the others, and roles that were granted them.
+do $$
+    declare
+        made regprocedure;
+        outdated boolean;
+    begin
+        for made, outdated in
+            select cast(oid as regprocedure), oid || ':' || ctid = any(there)
+            from pg_proc, string_to_array(current_setting('tablequeue.there'), ' ') as there
+            where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history')
+        loop
+            if outdated then
+                execute format('drop function %s', made);
+            else
+                execute format('revoke all on function %s from public', made);
+            end if;
+        end loop;
+    end
+    $$;

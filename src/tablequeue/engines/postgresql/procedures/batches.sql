@@ -44,7 +44,6 @@ returns boolean language plpgsql as $$
         return true;
     end;
     $$;
-revoke all on function {queue}_call_back from public;
 
 -- name: callback
 -- {queue}_callback: a callback as a batch keeps it, from an object with the name of a queue and a payload; null from
@@ -94,7 +93,6 @@ create or replace function {queue}_callback(p_what text, p_given json) returns t
                 hint = 'Give a string; for a queue of bytes in base64.';
     end;
     $$;
-revoke all on function {queue}_callback from public;
 
 -- name: settle
 -- {queue}_settle: push what the batch p_id has to push by now, and end it if nothing of it is left. For
@@ -145,7 +143,6 @@ create or replace function {queue}_settle(p_id bigint, p_now timestamptz) return
         return done;
     end;
     $$;
-revoke all on function {queue}_settle from public;
 
 -- name: cancel_all
 -- {queue}_cancel_all: cancel the messages of the batch p_id, and its dead letters too if p_dead is 1. For
@@ -173,7 +170,6 @@ returns bigint language plpgsql as $$
         return cancelled;
     end;
     $$;
-revoke all on function {queue}_cancel_all from public;
 
 -- name: end_batches
 -- {queue}_end_batches: look at the open batch p_id, or if that is null at the next 100 of them, and do what is due:
@@ -220,7 +216,6 @@ create or replace function {queue}_end_batches(p_id bigint, p_now timestamptz) r
         return settled;
     end;
     $$;
-revoke all on function {queue}_end_batches from public;
 
 -- name: push_batch
 -- {queue}_push_batch: push a JSON array of messages as a batch, for producers. Returns the id of the batch. A message
@@ -259,7 +254,6 @@ create or replace function {queue}_push_batch(
         return opened;
     end;
     $$;
-revoke all on function {queue}_push_batch from public;
 
 -- name: cancel_batch
 -- {queue}_cancel_batch: cancel the messages of the batch p_id, and its dead letters, for producers. Returns how many
@@ -286,7 +280,6 @@ create or replace function {queue}_cancel_batch(
         return cancelled;
     end;
     $$;
-revoke all on function {queue}_cancel_batch from public;
 
 -- name: batch
 -- {queue}_batch: the progress of the batch p_id, for observers: how many of its messages wait, are in progress, were
@@ -323,4 +316,3 @@ create or replace function {queue}_batch(
         return next;
     end;
     $$;
-revoke all on function {queue}_batch from public;

@@ -61,7 +61,6 @@ create or replace function {queue}_remove(
         end loop;
     end;
     $$;
-revoke all on function {queue}_remove from public;
 
 -- name: cancel
 -- {queue}_cancel: cancel the messages of p_ids, for producers; returns those that there are, and whether each was told.
@@ -92,4 +91,3 @@ language plpgsql security definer set search_path = pg_catalog, {schema}, pg_tem
         -- [end]
     end;
     $$;
-revoke all on function {queue}_cancel from public;

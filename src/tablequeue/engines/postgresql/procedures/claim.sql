@@ -76,7 +76,6 @@ create or replace function {queue}_claim(
         end loop;
     end;
     $$;
-revoke all on function {queue}_claim from public;
 
 -- name: claim_turn
 -- {queue}_claim_turn: one claim of a fair queue with limits, for {queue}_claim: a part of a round, each message with
@@ -98,7 +97,6 @@ create or replace function {queue}_claim_turn(
         -- [end]
     end;
     $$;
-revoke all on function {queue}_claim_turn from public;
 
 -- name: take_turn
 -- {queue}_take_turn: one take of a fair queue with limits, for {queue}_remove; see {queue}_claim_turn.
@@ -113,7 +111,6 @@ create or replace function {queue}_take_turn(
             {sql take starts=ring_starts above=ring_above ends=ring_ends};
     end;
     $$;
-revoke all on function {queue}_take_turn from public;
 
 -- name: pop
 -- {queue}_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
@@ -194,7 +191,6 @@ create or replace function {queue}_pop(
         -- [end]
     end;
     $$;
-revoke all on function {queue}_pop from public;
 
 -- name: take
 -- {queue}_take: remove up to p_n ready messages, for consumers; in the order of the queue. They are finished when the
@@ -225,4 +221,3 @@ create or replace function {queue}_take(
             -- [end]
     end;
     $$;
-revoke all on function {queue}_take from public;

@@ -65,7 +65,6 @@ create or replace function {queue}_free(p_now timestamptz) returns bigint langua
         return cardinality(ended);
     end;
     $$;
-revoke all on function {queue}_free from public;
 
 -- name: hold_back
 -- {queue}_hold_back: the messages p_ids, which this transaction has pushed, wait until those of p_after have left their
@@ -162,4 +161,3 @@ create or replace function {queue}_hold_back(
         where id = any(p_ids);
     end;
     $$;
-revoke all on function {queue}_hold_back from public;

@@ -121,7 +121,6 @@ create or replace function {queue}_complete(
         -- [end]
     end;
     $$;
-revoke all on function {queue}_complete from public;
 
 -- name: fail
 -- {queue}_fail: fail the attempt on message p_id, held under p_token, for consumers.
@@ -226,7 +225,6 @@ create or replace function {queue}_fail(
         return new_state;
     end;
     $$;
-revoke all on function {queue}_fail from public;
 
 -- name: release
 -- {queue}_release: release the messages of p_ids that p_token holds, unworked, for consumers; returns their ids. They
@@ -294,7 +292,6 @@ create or replace function {queue}_release(
         -- [end]
     end;
     $$;
-revoke all on function {queue}_release from public;
 
 -- name: extend
 -- {queue}_extend: the lease on message p_id, held under p_token, ends p_seconds (else {lease}) from now; for consumers.
@@ -331,4 +328,3 @@ create or replace function {queue}_extend(
         return lease_end;
     end;
     $$;
-revoke all on function {queue}_extend from public;

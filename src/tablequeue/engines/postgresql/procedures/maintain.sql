@@ -19,7 +19,6 @@ create or replace function {queue}_promote(p_n integer, p_now timestamptz) retur
             return 0; -- nothing of this was done, and the notes are still there
     end;
     $$;
-revoke all on function {queue}_promote from public;
 
 -- name: sweep
 -- {queue}_sweep: make messages ready that are due or abandoned. Returns their number, or null if the last sweep of this
@@ -93,4 +92,3 @@ returns bigint language plpgsql as $$
         return moved;
     end;
     $$;
-revoke all on function {queue}_sweep from public;

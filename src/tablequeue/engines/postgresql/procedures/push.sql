@@ -74,7 +74,6 @@ create or replace function {queue}_push(
         return pushed;
     end;
     $$;
-revoke all on function {queue}_push from public;
 
 -- name: push_many
 -- {queue}_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
@@ -136,7 +135,6 @@ create or replace function {queue}_push_many(
         perform {queue}_notify(waited_for);
     end;
     $$;
-revoke all on function {queue}_push_many from public;
 
 -- name: push_each
 -- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
@@ -243,4 +241,3 @@ create or replace function {queue}_push_each(
         return query select * from unnest(pushed);
     end;
     $$;
-revoke all on function {queue}_push_each from public;

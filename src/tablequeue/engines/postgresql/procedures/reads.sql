@@ -16,7 +16,6 @@ create or replace function {queue}_history(
             {sql history};
     end;
     $$;
-revoke all on function {queue}_history from public;
 
 -- name: stats
 -- {queue}_stats: exact counts by state, the age in seconds of the first ready message, and how many are finished (null
@@ -57,7 +56,6 @@ create or replace function {queue}_stats(
         -- [end]
     end;
     $$;
-revoke all on function {queue}_stats from public;
 
 -- name: peek
 -- {queue}_peek: the first p_n messages of a state with ids above p_after, claiming none; for observers. Locks: none.
@@ -93,7 +91,6 @@ create or replace function {queue}_peek(
         end case;
     end;
     $$;
-revoke all on function {queue}_peek from public;
 
 -- name: lost
 -- {queue}_lost: the first p_n messages that were claimed at most once, p_age seconds ago (else {lease}) or longer, and
@@ -111,4 +108,3 @@ create or replace function {queue}_lost(
             {sql lost after=0};
     end;
     $$;
-revoke all on function {queue}_lost from public;

@@ -49,7 +49,6 @@ create or replace function {queue}_check(
         end if;
     end;
     $$;
-revoke all on function {queue}_check from public;
 
 -- name: list
 -- {queue}_list: the payloads of a JSON array of messages: its elements, or with p_each their fields `payload`. For
@@ -90,7 +89,6 @@ create or replace function {queue}_list(p_messages json, p_each boolean) returns
     -- [end]
     end;
     $$;
-revoke all on function {queue}_list from public;
 
 -- name: options
 -- {queue}_options: refuse the fields of messages that are not known, of a wrong type, or that a push to this queue
@@ -129,7 +127,6 @@ create or replace function {queue}_options(p_messages json, p_on_conflict text) 
                 hint = 'Give due as 2040-12-31T23:59:59Z, and the priority as a whole number.';
     end;
     $$;
-revoke all on function {queue}_options from public;
 
 -- name: notify
 -- {queue}_notify: notify the consumers that wait at the queue, at the commit. For the other functions.
@@ -142,7 +139,38 @@ create or replace function {queue}_notify(waited_for boolean) returns void langu
         end if;
     end;
     $$;
-revoke all on function {queue}_notify from public;
+
+-- name: before_all
+-- The functions that are there, before they are replaced. A function that is replaced gets another ctid.
+do $$
+    begin
+        perform set_config('tablequeue.there', coalesce(string_agg(oid || ':' || ctid, ' '), ''), false)
+        from pg_proc
+        where pronamespace = cast('{schema}' as regnamespace) and proname in ({names});
+    end
+    $$;
+
+-- name: after_all
+-- A function that was not replaced has other parameters, because an older tablequeue made it: drop it, or calls would
+-- be of the older one, or refused. Only the owner may call the others, and roles that were granted them.
+do $$
+    declare
+        made regprocedure;
+        outdated boolean;
+    begin
+        for made, outdated in
+            select cast(oid as regprocedure), oid || ':' || ctid = any(there)
+            from pg_proc, string_to_array(current_setting('tablequeue.there'), ' ') as there
+            where pronamespace = cast('{schema}' as regnamespace) and proname in ({names})
+        loop
+            if outdated then
+                execute format('drop function %s', made);
+            else
+                execute format('revoke all on function %s from public', made);
+            end if;
+        end loop;
+    end
+    $$;
 
 -- name: drop
 drop function if exists {queue}_{verb};

@@ -34,9 +34,8 @@ create or replace function {queue}_push(
         return pushed;
     end;
     $$;
-revoke all on function {queue}_push from public;
 
--- name: move_apart
+-- name: detach_expired
 -- {queue}_detach_expired: detach the messages of ranges whose lease has expired. For pop.
 -- [groups]
 -- The subscription is ordered: move the next messages of the log to its queue, unless another session does it just now.
@@ -64,9 +63,8 @@ create or replace function {queue}_detach_expired(p_now timestamptz) returns voi
         -- [end]
     end;
     $$;
-revoke all on function {queue}_detach_expired from public;
 
--- name: set_apart
+-- name: detach
 -- {queue}_detach: detach the messages of p_ids, which ranges under p_token hold. For fail and release.
 create or replace function {queue}_detach(
     p_ids bigint[], p_token uuid, p_attempts integer, p_delay float8, p_error text, p_now timestamptz
@@ -84,7 +82,6 @@ create or replace function {queue}_detach(
         perform {queue}_notify(waited_for);
     end;
     $$;
-revoke all on function {queue}_detach from public;
 
 -- name: topic_push_many
 -- {queue}_push_many: push each element of a JSON array as a payload to the topic, for producers. Returns their ids, in
@@ -127,4 +124,3 @@ create or replace function {queue}_push_many(
         perform {queue}_notify(waited_for);
     end;
     $$;
-revoke all on function {queue}_push_many from public;
