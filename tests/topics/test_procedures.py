@@ -126,7 +126,7 @@ def test_each_role_may_call_its_own_and_touches_no_table(place: Place, kind: Kin
         "log": "select * from tq_events",
         "ranges": "select * from tq_events__s1__ranges",
         "sequence": "select tq_events__sequence(true, false)",
-        "inner": "select tq_events__s1_detach_expired(null)",
+        "inner": "select tq_events__s1_move_apart(null)",
     }
     with roles(place, kind) as names:
         engine = engine_of(db)

@@ -167,7 +167,7 @@ create or replace function {queue}_pop(
                 message = 'A claim of a subscription cannot be a part of a transaction.',
                 hint = 'Pop in autocommit, then complete in your transaction.';
         end if;
-        perform {queue}_detach_expired(p_now);
+        perform {queue}_move_apart(p_now);
         -- [end]
         return query
             select message.*, p_token

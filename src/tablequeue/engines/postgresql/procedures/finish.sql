@@ -174,7 +174,7 @@ create or replace function {queue}_fail(
                 p_delay,
                 least(cast({cap} as float8), cast({base} as float8)) * (1 - cast({jitter} as float8) * random())
             );
-            perform {queue}_detach(held, p_token, 1, p_delay, p_error, p_now);
+            perform {queue}_set_apart(held, p_token, 1, p_delay, p_error, p_now);
             return case when {max_attempts} <= 1 then 'dead' when p_delay > 0 then 'scheduled' else 'ready' end;
         end if;
         -- [end]
@@ -259,7 +259,7 @@ create or replace function {queue}_release(
             {sql range_hold}
         );
         if cardinality(held) > 0 then
-            perform {queue}_detach(held, p_token, 0, p_delay, null, p_now);
+            perform {queue}_set_apart(held, p_token, 0, p_delay, null, p_now);
             return query select * from unnest(held);
             if held @> p_ids then
                 return;

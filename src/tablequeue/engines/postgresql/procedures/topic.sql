@@ -35,12 +35,12 @@ create or replace function {queue}_push(
     end;
     $$;
 
--- name: detach_expired
--- {queue}_detach_expired: detach the messages of ranges whose lease has expired. For pop.
+-- name: move_apart
+-- {queue}_move_apart: detach the messages of ranges whose lease has expired. For pop.
 -- [groups]
 -- The subscription is ordered: move the next messages of the log to its queue, unless another session does it just now.
 -- [end]
-create or replace function {queue}_detach_expired(p_now timestamptz) returns void language plpgsql as $$
+create or replace function {queue}_move_apart(p_now timestamptz) returns void language plpgsql as $$
     declare
         -- [groups]
         pumped integer;
@@ -64,9 +64,9 @@ create or replace function {queue}_detach_expired(p_now timestamptz) returns voi
     end;
     $$;
 
--- name: detach
--- {queue}_detach: detach the messages of p_ids, which ranges under p_token hold. For fail and release.
-create or replace function {queue}_detach(
+-- name: set_apart
+-- {queue}_set_apart: detach the messages of p_ids, which ranges under p_token hold. For fail and release.
+create or replace function {queue}_set_apart(
     p_ids bigint[], p_token uuid, p_attempts integer, p_delay float8, p_error text, p_now timestamptz
 ) returns void language plpgsql as $$
     declare
