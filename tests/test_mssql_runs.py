@@ -42,6 +42,7 @@ LEFT_OUT: dict[str, str] = {
     r"test_procedures_of_batches\.py": "Procedures of queues with batches or dependencies are refused there.",
     r"topics/test_procedures\.py": "Only PostgreSQL has procedures of topics.",
     r"test_procedures\.py::test_(the_check_notices_)?(groups_(that_)?go_on_by|those_of_an_older)": POSTGRESQL,
+    r"test_procedures\.py::test_a_push_has_a_time": POSTGRESQL,
     r"test_procedures\.py::test_messages_that_cannot_be_read": "SQL Server's pushes do not check these messages.",
     r"test_streams\.py::test_a_batch_is_claimed_while_the_one_before": "Only PostgreSQL claims beside a completion.",
     r"test_texts\.py::test_a_walk_by_id_is_noticed": POSTGRESQL,

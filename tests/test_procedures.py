@@ -83,6 +83,18 @@ def test_the_check_notices_those_of_an_older_tablequeue(
         check_they_are_replaced(place, db)
 
 
+@only("postgresql")
+def test_a_push_has_a_time(db: Database) -> None:
+    """Else the statistics of the queue could not be read any more."""
+    made(db)
+    for verb, given in (
+        ("push", {"payload": "1"}),
+        ("push_many", {"messages": "[1]"}),
+        ("push_each", {"messages": '[{"payload": 1}]'}),
+    ):
+        assert "infinity" in refuses(BadInput, call, db, verb, now="infinity", **given).cause
+
+
 def test_without_a_schema_they_are_where_the_connection_is(place: Place) -> None:
     plain = Place(place.url, None)
     database = plain.open()

@@ -324,6 +324,9 @@ create or replace function public.tq_emails_push(
             raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
                 hint = 'Give an object, or leave them out.';
         end if;
+        if not isfinite(p_now) then
+            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+        end if;
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         loop
@@ -392,6 +395,9 @@ create or replace function public.tq_emails_push_many(
             raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
                 hint = 'Give an object, or leave them out.';
         end if;
+        if not isfinite(p_now) then
+            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+        end if;
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         for pushed, waited_for in
@@ -456,6 +462,9 @@ create or replace function public.tq_emails_push_each(
         waited_for boolean;
     begin
         p_producer := coalesce(p_producer, session_user);
+        if not isfinite(p_now) then
+            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+        end if;
         perform public.tq_emails_options(p_messages, p_on_conflict);
         while cardinality(places) > 0 loop
             select

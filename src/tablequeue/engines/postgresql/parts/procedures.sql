@@ -33,6 +33,11 @@ if json_typeof(p_headers) <> 'object' then
         hint = 'Give an object, or leave them out.';
 end if;
 
+-- name: checked_now
+if not isfinite(p_now) then
+    raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+end if;
+
 -- name: is_within
 -- Whether the function runs in a transaction of the caller's, as far as it can know: that has written, or is older.
 txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s'

@@ -39,6 +39,7 @@ create or replace function {queue}_push(
         perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
         {checked_payload}
         {checked_headers}
+        {checked_now}
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         -- [due]
@@ -111,6 +112,7 @@ create or replace function {queue}_push_many(
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, null, 'raise', p_expires);
         {checked_headers}
+        {checked_now}
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         -- [due]
@@ -177,6 +179,7 @@ create or replace function {queue}_push_each(
         -- [end]
     begin
         p_producer := coalesce(p_producer, session_user);
+        {checked_now}
         perform {queue}_options(p_messages, p_on_conflict);
         while cardinality(places) > 0 loop
             select

@@ -27,6 +27,7 @@ create or replace function {queue}_push(
         end if;
         {checked_payload}
         {checked_headers}
+        {checked_now}
         p_producer := coalesce(p_producer, session_user);
         {sql topic_push within=true}
         into pushed, waited_for;
@@ -115,6 +116,7 @@ create or replace function {queue}_push_many(
                 hint = 'Give 1 to 255 characters.';
         end if;
         {checked_headers}
+        {checked_now}
         p_producer := coalesce(p_producer, session_user);
         for pushed, waited_for in
             {sql topic_push_many within=true}
