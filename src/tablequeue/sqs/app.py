@@ -121,7 +121,7 @@ class SqsApp:
         while (message := await receive())["type"] != "lifespan.shutdown":
             await send({"type": f"{message['type']}.complete"})
         self.stop()
-        await moves.stop()
+        await moves.stop(self.endpoint)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ class Endpoint:
         self.queues = Queues(db)
         self.attempts = Attempts()
         self.housekeeping = Housekeeping(self.queues)
+        self.moves: set[asyncio.Task[None]] = set()
+        """The message move tasks that run here."""
 
 
 @dataclass(slots=True)

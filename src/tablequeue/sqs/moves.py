@@ -1,6 +1,6 @@
 """Message move tasks: the messages of a dead-letter queue go back, or to another queue, in the background.
 
-A task is in a label of its queue, so every endpoint of the database lists it. It runs in the process that started it;
+A task is in a label of its queue, so every endpoint of the database lists it. It runs in the endpoint that started it;
 if that ends, the task has failed, and what it has not moved stays in the queue. A cancel writes another label: the
 task, which notes its progress meanwhile, cannot undo it.
 """
@@ -101,8 +101,8 @@ async def start_message_move_task(call: Call) -> Result:
     )
     await _note(source, task)
     runner = asyncio.create_task(_run(call.endpoint, source, destination, task))
-    _running[task.id] = runner
-    runner.add_done_callback(lambda _: _running.pop(task.id, None))
+    call.endpoint.moves.add(runner)
+    runner.add_done_callback(call.endpoint.moves.discard)
     return {"TaskHandle": task.handle}
 
 
@@ -130,16 +130,14 @@ async def cancel_message_move_task(call: Call) -> Result:
     return {"ApproximateNumberOfMessagesMoved": task.moved}
 
 
-async def stop() -> None:
-    """End the tasks of this process; each has failed then."""
-    for runner in [*_running.values()]:
+async def stop(endpoint: Endpoint) -> None:
+    """End the tasks of an endpoint; each has failed then."""
+    for runner in endpoint.moves:
         runner.cancel()
-    await asyncio.gather(*_running.values(), return_exceptions=True)
+    await asyncio.gather(*endpoint.moves, return_exceptions=True)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
-
-_running: dict[str, asyncio.Task[None]] = {}
 
 
 async def _resource(call: Call, arn: str, parameter: str) -> Hosted:
