@@ -10,7 +10,7 @@ EXTRAS := --extra postgresql --extra mysql --extra mssql --extra spark --extra d
     --extra kombu --extra celery --extra django --extra dramatiq --extra taskiq --extra fastapi --extra webhooks \
     $(if $(JAVA_OK),,--extra jre)
 RUN := .venv/bin
-WORKERS ?= $(shell expr \( $$(getconf _NPROCESSORS_ONLN) \* 3 + 1 \) / 2)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
 # Tests start hundreds of processes: with compiled modules each starts in half the time.
 unexport PYTHONDONTWRITEBYTECODE
