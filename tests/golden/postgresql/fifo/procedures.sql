@@ -325,7 +325,8 @@ create or replace function public.tq_emails_push(
                 hint = 'Give an object, or leave them out.';
         end if;
         if not isfinite(p_now) then
-            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.',
+                hint = 'Give a time, or leave it out.';
         end if;
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
@@ -396,7 +397,8 @@ create or replace function public.tq_emails_push_many(
                 hint = 'Give an object, or leave them out.';
         end if;
         if not isfinite(p_now) then
-            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.',
+                hint = 'Give a time, or leave it out.';
         end if;
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
@@ -463,7 +465,8 @@ create or replace function public.tq_emails_push_each(
     begin
         p_producer := coalesce(p_producer, session_user);
         if not isfinite(p_now) then
-            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+            raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.',
+                hint = 'Give a time, or leave it out.';
         end if;
         perform public.tq_emails_options(p_messages, p_on_conflict);
         while cardinality(places) > 0 loop

@@ -35,7 +35,8 @@ end if;
 
 -- name: checked_now
 if not isfinite(p_now) then
-    raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.', hint = 'Give a time, or leave it out.';
+    raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.',
+        hint = 'Give a time, or leave it out.';
 end if;
 
 -- name: is_within
