@@ -56,3 +56,36 @@
     union all
     select first_id, last_id, 0 from {holes}
 )
+
+-- name: those_they_hold
+-- Of the messages @ids, as `given`, those that the ranges `held` have.
+cross join openjson(@ids) with (id bigint '$') as given
+cross apply (
+    select top (1) run.first_offset + given.id - run.first_id as message_offset
+    from {runs} as run
+    where run.last_id >= given.id
+    order by run.last_id
+) as place
+where place.message_offset between held.first_offset and held.last_offset
+
+-- name: next_offsets
+-- The next @n offsets of the log for the subscription, from @begins to @ends; up to @dropped the log has none any more.
+select top (1) @begins = last_offset + 1
+from {ranges} with (index ({table}__last), readcommittedlock)
+order by id desc;
+select @dropped = min(first_offset), @begins = iif(@begins > min(first_offset), @begins, min(first_offset) + 1)
+from {runs} with (readcommittedlock);
+select top (1) @ends = first_offset + last_id - first_id
+from {runs} with (readpast, readcommittedlock)
+order by first_offset desc;
+if @ends > @begins + @n - 1
+    set @ends = @begins + @n - 1
+
+-- name: runs_with_them
+-- The runs with offsets from @begins to @ends that the log still has.
+where run.first_offset > @dropped
+    and run.first_offset <= @ends
+    and run.first_offset >= (
+        select max(before.first_offset) from {runs} as before with (readcommittedlock)
+        where before.first_offset <= @begins
+    )

@@ -63,14 +63,7 @@ from (
     from {ranges} with (index ({table}__token), rowlock, updlock, readcommittedlock)
     where token = @token and lease_until is not null
 ) as held
-cross join openjson(@ids) with (id bigint '$') as given
-cross apply (
-    select top (1) run.first_offset + given.id - run.first_id as message_offset
-    from {runs} as run
-    where run.last_id >= given.id
-    order by run.last_id
-) as place
-where place.message_offset between held.first_offset and held.last_offset;
+{those_they_hold};
 delete from message
 from {history} as message with (rowlock, forceseek)
 where message.id in (select one.id from @left as one);
@@ -128,14 +121,7 @@ from (
     from {ranges} with (index ({table}__token), rowlock, updlock, readcommittedlock)
     where token = @token and lease_until is not null
 ) as held
-cross join openjson(@ids) with (id bigint '$') as given
-cross apply (
-    select top (1) run.first_offset + given.id - run.first_id as message_offset
-    from {runs} as run
-    where run.last_id >= given.id
-    order by run.last_id
-) as place
-where place.message_offset between held.first_offset and held.last_offset;
+{those_they_hold};
 update held
 set finished_at = @now,
     left_ids = case
@@ -265,16 +251,7 @@ declare @begins bigint;
 declare @ends bigint;
 declare @dropped bigint;
 declare @moved table (id bigint not null primary key, first_offset bigint not null);
-select top (1) @begins = last_offset + 1
-from {ranges} with (index ({table}__last), readcommittedlock)
-order by id desc;
-select @dropped = min(first_offset), @begins = iif(@begins > min(first_offset), @begins, min(first_offset) + 1)
-from {runs} with (readcommittedlock);
-select top (1) @ends = first_offset + last_id - first_id
-from {runs} with (readpast, readcommittedlock)
-order by first_offset desc;
-if @ends > @begins + @n - 1
-    set @ends = @begins + @n - 1;
+{next_offsets};
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 select @begins, @ends, 0, 0, @now, @now
 where @begins <= @ends;
@@ -284,12 +261,7 @@ from {runs} as run with (forceseek, readcommittedlock)
 inner join {log} as message with (forceseek, readcommittedlock)
     on message.id between {low}
         and {high}
-where run.first_offset > @dropped
-    and run.first_offset <= @ends
-    and run.first_offset >= (
-        select max(before.first_offset) from {runs} as before with (readcommittedlock)
-        where before.first_offset <= @begins
-    );
+{runs_with_them};
 delete from message
 from {history} as message with (rowlock, forceseek)
 where message.id in (select moved.id from @moved as moved);

@@ -41,28 +41,14 @@ if @ends - @begins + 1 < @n
     exec {log}__sequence 0;
 begin transaction;
 exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
-select top (1) @begins = last_offset + 1
-from {ranges} with (index ({table}__last), readcommittedlock)
-order by id desc;
-select @dropped = min(first_offset), @begins = iif(@begins > min(first_offset), @begins, min(first_offset) + 1)
-from {runs} with (readcommittedlock);
-select top (1) @ends = first_offset + last_id - first_id
-from {runs} with (readpast, readcommittedlock)
-order by first_offset desc;
-if @ends > @begins + @n - 1
-    set @ends = @begins + @n - 1;
+{next_offsets};
 insert into @pieces (first_offset, low, high)
 select
     run.first_offset,
     {low},
     {high}
 from {runs} as run with (forceseek, readcommittedlock)
-where run.first_offset > @dropped
-    and run.first_offset <= @ends
-    and run.first_offset >= (
-        select max(before.first_offset) from {runs} as before with (readcommittedlock)
-        where before.first_offset <= @begins
-    );
+{runs_with_them};
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, token, consumer, popped_at, lease_until)
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
