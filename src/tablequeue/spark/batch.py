@@ -16,6 +16,11 @@ from tablequeue.spark.options import Options
 LEAST_PER_TASK = 20_000
 
 
+def size_of_parts(number: int, most: int, worthwhile: int) -> int:
+    """Return the size of at most so many parts of a number of messages: no more than one for each `worthwhile`."""
+    return -(-number // min(most, -(-number // worthwhile)))
+
+
 class RangePartition(InputPartition):
     def __init__(self, within: Range) -> None:
         self.within = within
@@ -35,7 +40,7 @@ class BatchReader(DataSourceReader):
         if found is None:
             return [RangePartition(Range(1, 0))]  # without any partition, Spark would call read with None
         ids = found.high - found.low + 1  # at least as many as there are messages
-        size = -(-ids // min(options.partitions, -(-ids // LEAST_PER_TASK)))
+        size = size_of_parts(ids, options.partitions, LEAST_PER_TASK)
         return [
             RangePartition(found._replace(low=low, high=min(low + size - 1, found.high)))
             for low in range(found.low, found.high + 1, size)

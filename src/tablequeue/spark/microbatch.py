@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from tablequeue.bulk import arrow
 from tablequeue.bulk.stream import Stream
+from tablequeue.spark.batch import size_of_parts
 from tablequeue.spark.options import LARGEST, Options
 
 # Seconds by which an empty answer is delayed, doubling from the first to the last: Spark asks 80 times a second.
@@ -87,8 +88,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         token, ids = self._stream().batch(end["batch"])
-        parts = min(self._options.partitions, -(-len(ids) // MESSAGES_PER_TASK))
-        size = -(-len(ids) // parts)
+        size = size_of_parts(len(ids), self._options.partitions, MESSAGES_PER_TASK)
         return [BatchPartition(token, ids[at : at + size]) for at in range(0, len(ids), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ ANSWER = 10
 # Maximum bytes of a folder of sockets: Spark's names have 43 with the slash, and a path at most 103 (on macOS).
 SOCKETS_PATH = 60
 # The process from which Spark forks its Python workers, on a cluster.
-DAEMON = {"spark.python.daemon.module": "tablequeue.spark.daemon"}
+DAEMON = "tablequeue.spark.daemon"
 # Those of PySpark that log errors which they also raise.
 LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -87,7 +87,7 @@ def _classic(name: str, master: str, folder: Path, lasting: bool) -> SparkSessio
     local = re.fullmatch(r"local(?:\[(\*|[1-9]\d*)\])?", master)
     if local is None:
         ensure_java()
-        return _session(SparkConf().setMaster(master).setAppName(name).setAll([*DAEMON.items()]))
+        return _session(SparkConf().setMaster(master).setAppName(name).set("spark.python.daemon.module", DAEMON))
     cores = local[1] or "1"
     return local_session(name, folder, (os.cpu_count() or 1) if cores == "*" else int(cores), lasting)
 
