@@ -560,12 +560,12 @@ def check_groups(db: Database) -> None:
             queue.cancel(last)
 
 
-@pytest.mark.parametrize("kind", [BY_NAME["postgresql"]], indirect=True, ids=["postgresql"])
+@only("postgresql")
 def test_groups_go_on_by_both_protocols(db: Database) -> None:
     check_groups(db)
 
 
-@pytest.mark.parametrize("kind", [BY_NAME["postgresql"]], indirect=True, ids=["postgresql"])
+@only("postgresql")
 @pytest.mark.parametrize("file", ["complete", "fail", "cancel", "cancel_batch"])
 def test_the_check_notices_groups_that_go_on_by_one(db: Database, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite(monkeypatch, file, r"not within(?= then\s+perform \{queue\}_promote)", "now() = statement_timestamp()")
@@ -595,7 +595,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("kind", [BY_NAME["mariadb"]], indirect=True, ids=["mariadb"])
+@only("mariadb")
 @pytest.mark.parametrize("broken", BROKEN)
 def test_the_check_notices_procedures_that_undo_nothing(
     db: Database, broken: str, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,7 @@ from tablequeue.engines.conditions import TRAITS, conditions
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.params import Params
 from tablequeue.engines.plan import Plan
-from tablequeue.engines.procedure_list import ProcedureSyntax
+from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import (
     RANKS,

@@ -386,12 +386,6 @@ class Messages(Part):
 COMPLETE_TEXT, FAIL_TEXT = (Ways({"at_most_once": f"{verb}_at_most_once", "": verb}) for verb in ("complete", "fail"))
 
 
-def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
-    """Return the old and the new ids of rows of `move`: an id, and whether it is new."""
-    old, new = (sorted(row[0] for row in rows if bool(row[1]) is is_new) for is_new in (False, True))
-    return old, new
-
-
 def completed_ids(table: Table, rows: Sequence[Row]) -> list[int]:
     """Return the ids of completed messages, and note the batches that may end: the second column is {ending}."""
     if table.definition.batches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tablequeue.engines.connection import Cursor
@@ -13,6 +13,12 @@ from tablequeue.engines.texts import Row
 def pairs(rows: Iterable[Row]) -> dict[Any, Any]:
     """Return rows of two columns as a dict."""
     return {row[0]: row[1] for row in rows}
+
+
+def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
+    """Return the old and the new ids of rows of `move`: an id, and whether it is new."""
+    old, new = (sorted(row[0] for row in rows if bool(row[1]) is is_new) for is_new in (False, True))
+    return old, new
 
 
 class Part:

@@ -1,10 +1,8 @@
-"""The table of all stored procedures, which `procedures.py`, `tablequeue sql` and tests read; and how an engine writes
-them."""
+"""The table of all stored procedures. `procedures.py`, `tablequeue sql` and tests read it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -99,32 +97,3 @@ PROCEDURES: Mapping[str, Procedure] = {
     "read_history": Procedure("observer", "keep"),
     "lost": Procedure("observer", "at_most_once"),
 }
-
-
-class ProcedureSyntax(NamedTuple):
-    """How an engine writes its stored procedures; see procedures.py."""
-
-    parameter: str
-    """The name of a parameter, `{}` in the operations."""
-    role: Callable[[str], str]
-    """Return the name of a role quoted for SQL. Raise `BadInput` if it is not a valid name."""
-    schema: str | None = None
-    """The schema in the printed text if none is named; None: the current schema of the connection."""
-    current_schema: str = ""
-    """The query for the current schema of the connection, if `schema` is not None."""
-    head: str = ""
-    """The text before the procedures of a queue."""
-    foot: str = ""
-    """The text after them."""
-    kinds: tuple[str, ...] = ("queue",)
-    """The kinds of definitions that have procedures."""
-    lacks: tuple[str, ...] = ()
-    """The features whose queues have no procedures."""
-    dropped_first: tuple[str, ...] = ()
-    """The dialects that cannot replace a procedure: it is dropped first, and the rights on it are lost."""
-    words: Mapping[str, str] = MappingProxyType({})
-    """The `{words}` of the texts that stand for something else in procedures."""
-    there: str = ""
-    """The query for names of existing procedures of a queue."""
-    kept: Callable[[str, str], str] = lambda statement, target: statement
-    """Return a statement whose rows go into a variable of the procedure; see `into=` in procedures.py."""

@@ -22,7 +22,8 @@ from tablequeue.engines.columns import listed
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.dependencies import FAR
-from tablequeue.engines.procedure_list import PROCEDURES, ProcedureSyntax
+from tablequeue.engines.procedure_list import PROCEDURES
+from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import chosen, meets, texts_in
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
@@ -62,9 +63,9 @@ def procedures(engine: EngineBase, table: Table) -> str:
     before, after = (
         _rendered(engine, file, table, names) if file in available else "" for file in ("before_all", "after_all")
     )
-    made = [before, *(_rendered(engine, file, table) for file in files), after]
     dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""
-    return "\n\n".join(filter(None, [dropped, syntax.head, *made, syntax.foot]))
+    made = (_rendered(engine, file, table) for file in files)
+    return "\n\n".join(filter(None, [dropped, before, *made, after]))
 
 
 def grants(engine: EngineBase, table: Table, roles: Mapping[str, Sequence[str]]) -> str:

@@ -40,7 +40,7 @@ from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.mssql.task_results import SQLServerTaskResults
 from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
-from tablequeue.engines.procedure_list import ProcedureSyntax
+from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
-from tablequeue.engines.messages import Messages, completed_ids, old_and_new
+from tablequeue.engines.messages import Messages, completed_ids
 from tablequeue.engines.mssql.connection import atomic
 from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.params import Params
+from tablequeue.engines.parts import old_and_new
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tablequeue.engines.procedure_list import ProcedureSyntax
+from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.texts import quoted_role, statements_in
 from tablequeue.errors import BadInput
 from tablequeue.model.definition import Definition
@@ -54,9 +54,6 @@ def words(dialect: str, definition: Definition) -> dict[str, str]:
 SYNTAX = ProcedureSyntax(
     parameter="p_{}",
     role=role,
-    head="-- A procedure keeps the SQL mode of its creation. In strict mode a value that does not fit is an error.\n"
-    "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\ndelimiter //",
-    foot="delimiter ;",
     # The procedures look in a table whose name they learn.
     words={"source": "%s"},
     dropped_first=("mysql",),

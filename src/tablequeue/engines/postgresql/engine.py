@@ -36,7 +36,7 @@ from tablequeue.engines.postgresql.topics import (
     PostgreSQLTopics,
 )
 from tablequeue.engines.postgresql.values import Ids, load_time
-from tablequeue.engines.procedure_list import ProcedureSyntax
+from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
 from tablequeue.engines.words import ending

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import note_claimed
-from tablequeue.engines.messages import Messages, old_and_new
+from tablequeue.engines.messages import Messages
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import Part
+from tablequeue.engines.parts import Part, old_and_new
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.values import copy_lines, copy_text

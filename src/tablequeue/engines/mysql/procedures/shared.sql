@@ -89,6 +89,14 @@ begin
     end if;
 end //
 
+-- name: before_all
+-- A procedure keeps the SQL mode of its creation. In strict mode a value that does not fit is an error.
+set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
+delimiter //
+
+-- name: after_all
+delimiter ;
+
 -- name: drop
 drop procedure if exists {queue}_{verb};
 
