@@ -237,9 +237,8 @@ class Claim:
         detail            a JSON value beside it, for people or for a program, such as `{"row": 4000}`.
         connection, now   see `Consumer`. In a transaction of the caller's others see it after the commit.
 
-        At most one write a second. Other calls are dropped, but for the first of a claim, one that reports 1, and those
-        after one in a caller's transaction. So the last call may not be seen. The first report in a queue makes a
-        table.
+        At most one write a second. Other calls are dropped, but for the first of a claim, one that reports 1, and any
+        after one in a caller's transaction. The last call may not be seen. The first report in a queue makes a table.
 
         `LeaseLost`, and no change, if the claim is no longer held; a call that is dropped does not look. `BadInput`
         where delivery is at most once, in subscriptions that are not ordered, and on SQL Server.
