@@ -16,12 +16,12 @@ from threading import Thread
 
 import pyspark
 
+from tablequeue.spark import session
 from tablequeue.spark.java import ensure_java
 
 SOURCES = Path(__file__).parents[2] / "src"
 OURS = ("tablequeue", "pyspark_tablequeue")
-# For what is mostly start-up: see session.py.
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUICK = f"-XX:+UseSerialGC {session.QUICK}"
 
 
 @dataclass(frozen=True)

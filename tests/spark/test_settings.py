@@ -1,4 +1,4 @@
-"""What Spark hides of its settings, by its own way of matching."""
+"""What Spark hides of its settings, by its own way of matching; and what Java has."""
 
 from __future__ import annotations
 
@@ -31,3 +31,10 @@ def test_passwords_are_hidden_besides_what_was_hidden_before(spark: Any, theirs:
     pattern = java.java.util.regex.Pattern.compile(settings.get(REDACTION))
     texts = {*hidden, "spark.a.token", "spark.a.MINE", "spark://host:7077", "postgresql://ada@host/db", "/a@b/c:d"}
     assert {text for text in texts if pattern.matcher(text).find()} == hidden
+
+
+def test_a_quick_session_has_room_for_the_code_of_many_queries(spark: Any) -> None:
+    """As much as one with both compilers: with a fifth of it, a session ended after some hundreds of queries."""
+    pools = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    code = [pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code")]
+    assert sum(code) >= 240 << 20

@@ -27,6 +27,10 @@ ANSWER = 10
 SOCKETS_PATH = 60
 # The process from which Spark forks its Python workers, on a cluster.
 DAEMON = "tablequeue.spark.daemon"
+# Options of Java for what is mostly start-up, which gets more of the processor without the second compiler. Java would
+# have a fifth of its cache of compiled code too: Spark generates code for each query, and after some hundreds the
+# cache of 48 MB was full, and the session ended.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # Those of PySpark that log errors which they also raise.
 LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -51,9 +55,8 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
-        # A short job is mostly start-up, and gets more of the processor without Java's second compiler. The serial
-        # collector suits both kinds of job.
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {'' if lasting else '-XX:TieredStopAtLevel=1 '}"
+        # The serial collector suits short jobs and long ones.
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {'' if lasting else f'{QUICK} '}"
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
     if len(os.fsencode(folder.absolute())) <= SOCKETS_PATH:
