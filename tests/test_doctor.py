@@ -70,7 +70,7 @@ def test_a_queue_that_is_not_there(db: Database, queue: Queue) -> None:
 def test_a_queue_of_another_version_does_not_hide_the_others(db: Database, place: Place, queue: Queue) -> None:
     db.create_queue("old")
     catalogue = f"{place.schema}.tq_queues" if place.schema else "tq_queues"
-    place.execute(f"update {catalogue} set schema_version = 1 where name = 'old'")  # noqa: S608 (our own words)
+    place.execute(f"update {catalogue} set schema_version = 0 where name = 'old'")  # noqa: S608 (our own words)
     assert "tablequeue upgrade" in words(db.doctor(), "old")
     assert words(db.doctor()) == ""
 

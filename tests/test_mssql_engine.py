@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import ALL, Database, NewMessage, errors
+from tablequeue import ALL, NewMessage, errors
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.listener import SQLServerPoll
@@ -209,28 +209,6 @@ def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
     queue = queue_on(server)
     server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
     assert schedule.advance(context_of(queue), "nightly", TIME.replace(tzinfo=UTC), None, server) is due
-
-
-@pytest.mark.parametrize("neighbour", [False, True])
-def test_an_upgrade_is_one_transaction_and_leaves_neighbours_alone(server: Server, neighbour: bool) -> None:
-    """The table of the queue `work_turns` has the old name of a part of `work`."""
-    queue = queue_on(server, groups=True)
-    definition = json.dumps(queue.definition.to_dict())
-    names = ["work", *(["work_turns"] if neighbour else [])]
-    server.answers["select name, definition from tq_queues"] = lambda params: [(name, definition) for name in names]
-    server.answers["select definition"] = lambda params: [
-        (definition, 2 if params == ("work",) else SQLServer.schema_version)
-    ]
-    sa_engine: Any = server
-    database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
-    assert database.upgrade()["work"] == 2
-    texts = [text for text, _ in server.sent]
-    changes = [place for place, text in enumerate(texts) if "sp_rename" in text]
-    assert any("N'tq_work__turns', N'OBJECT'" in texts[place] for place in changes) is not neighbour
-    assert "begin transaction" in texts[: changes[0]]
-    done = max(place for place, text in enumerate(texts) if "set schema_version" in text)
-    assert changes[-1] < done
-    assert "commit transaction" not in texts[changes[0] : done]
 
 
 # -- a caller's transaction --------------------------------------------------------------------------------------------

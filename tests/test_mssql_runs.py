@@ -70,7 +70,6 @@ LEFT_OUT: dict[str, str] = {
     r"test_alembic_operations\.py::test_(procedures|a_mutant)": SAME,
     r"(test_printed_sql\.py|test_alembic_operations\.py::test_the_sql)": "Scripts run with the client program of the "
     "engine; sqlcmd is not on every machine.",
-    r"cli/test_sql\.py::test_sql_upgrade": "No database was made with it before the first release.",
     r"test_clients\.py": "The clients of the page are for the programs of other servers.",
     r"test_examples\.py::test_the_events": "The example takes no schema; a search path, or a file, keeps it apart.",
     # -- what is of another engine --

@@ -444,31 +444,6 @@ def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
                 assert re.match(r"(pk|ck|df)_tq_", name)
 
 
-@pytest.mark.parametrize("design", DESIGNS)
-def test_an_upgrade_renames_all_that_got_a_new_name(design: str) -> None:
-    """Until version 3 each part was named with one underscore. Staging tables are created again."""
-    # They came with version 5.
-    left_out = {"create_expiry", "create_expired", "create_keys", "create_results", "create_group_rates"}
-    left_out |= {"create_batches", "create_batch_results", "create_dependencies", "create_progress"}
-    left_out |= {"create_task_results"}
-    left_out |= {"create_due"} if design != "due" else set()
-    if design not in ("strict", "groups"):
-        left_out |= {operation for operation in CREATING if "group" in operation}
-    there = [operation for operation in CREATING if operation not in left_out]
-    texts = "\n".join(batch for operation in there for batch in batches(operation, design))
-    made = {*re.findall(r"\b(?:index|constraint) (\w+?tq_work__\w+|tq_work__\w+)", texts)}
-    upgrade = "\n".join(batch for name in OPERATIONS if name.startswith("upgrade_4") for batch in batches(name, design))
-    renamed = dict(re.findall(r"exec sp_rename N'(?:\w+\.)?(\w+)', N'(\w+)', N'(?:INDEX|OBJECT)'", upgrade))
-    # The column came with version 5 too.
-    made = {name for name in made if "__staged" not in name and name != "df_tq_work__in_run"}
-    assert made <= {*renamed.values()}
-    assert all(old.replace("tq_work_", "tq_work__") == new for old, new in renamed.items())
-    for old in renamed:
-        assert re.search(rf"if (?:indexproperty\(object_id\(N'\w+'\), |object_id\()N'{old}'", upgrade) or re.search(
-            rf"if object_id\(N'{old.removeprefix('pk_')}', N'U'\) is not null\nbegin\n", upgrade
-        ), "what was renamed before is passed over"
-
-
 def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
     """The target of OUTPUT ... INTO has no trigger, foreign key or check. The table of a queue may have a trigger: see
     the next test."""

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tablequeue.engines import base
 from tablequeue.engines.mysql.connection import OLDEST as OLDEST_MYSQL
-from tablequeue.engines.operations import UPGRADES
 from tablequeue.engines.sqlite.connection import OLDEST as OLDEST_SQLITE
 
 pytestmark = pytest.mark.quick
@@ -159,13 +157,6 @@ def test_the_changelog_keeps_to_its_headings() -> None:
     assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", release) for release in releases[1:])
     kinds = set(re.findall("^### (.*)$", CHANGELOG, re.MULTILINE))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
-def test_the_page_of_versions_has_every_schema_version() -> None:
-    part = VERSIONS.partition("## Schema versions")[2].partition("\n## ")[0]
-    rows = [int(number) for number in re.findall(r"^\| (\d+) \|", part, re.MULTILINE)]
-    assert rows == sorted(UPGRADES, reverse=True)
-    assert rows[0] == base.EngineBase.schema_version
 
 
 @pytest.mark.parametrize(

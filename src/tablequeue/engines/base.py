@@ -62,7 +62,7 @@ class EngineBase(Words):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
-    schema_version: ClassVar[int] = 8
+    schema_version: ClassVar[int] = 1
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
     commits_ddl: ClassVar[bool] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, created_by, texts_for
+from tablequeue.engines.operations import CREATE, OPERATIONS, UPGRADES, created_by, texts_for
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
@@ -58,10 +58,6 @@ class Catalogue(Part):
             self._run(cursor, table, "install_schema", params)
         if not self.has_catalogue(cursor, table, {}):
             self._run(cursor, table, "install", params)
-        if not self.has_table(cursor, table, {"table": table.engine.common_words()["dropped"]}):
-            # The catalogue is new, or one of schema version 4 or 5.
-            for text in texts_for(table.engine.name, INSTALLED, set()):
-                self._run(cursor, table, text, params)
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Create the tables of a queue and enter it in the catalogue."""
@@ -123,15 +119,9 @@ class Catalogue(Part):
         self._run(cursor, table, "redefine", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Upgrade the tables of a queue from one schema version to the next, `params["schema_version"]`.
-
-        `params["names"]` are the names of all queues: until version 3 the table of a part of one queue could have the
-        name of another queue's table.
-        """
+        """Upgrade the tables of a queue from one schema version to the next, `params["schema_version"]`."""
         for text in texts_for(table.engine.name, UPGRADES[params["schema_version"]], conditions(table.definition)):
-            part = text.partition("_if_")[2]
-            if not part or self._has_old(cursor, table, part, params):
-                self._alter(cursor, table, text, params)
+            self._alter(cursor, table, text, params)
         self._run(cursor, table, "set_version", params)
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -151,9 +141,3 @@ class Catalogue(Part):
     def _alter(self, cursor: Cursor, table: Table, text: str, params: Params) -> None:
         """Run one text that changes existing tables. Where each DDL commits, skip what was done before a crash."""
         self._run(cursor, table, text, params)
-
-    def _has_old(self, cursor: Cursor, table: Table, part: str, params: Params) -> bool:
-        """Return whether a part still has the table name of version 3, which must not be the name of a queue."""
-        old = part if part == "schedules" else f"{table.name}_{part}"
-        name = f"{table.engine.prefix}tq_{old}"
-        return old not in params["names"] and self.has_table(cursor, table, {"table": name})

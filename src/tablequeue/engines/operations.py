@@ -76,39 +76,9 @@ CREATE = {
     "create_dependencies": "dependencies",
 }
 
-# The texts that a catalogue of schema version 4 or 5 lacks.
-INSTALLED = {"widen_catalogue": "", "create_paused": "", "create_dropped": ""}
-
-# The texts that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
-UPGRADES: Mapping[int, Mapping[str, str]] = {
-    2: {"upgrade_2": ""},
-    3: {},
-    4: {
-        **{f"upgrade_4_if_{part}": "" for part in "turns packs streams writers staged parts schedules".split()},
-        "upgrade_4": "",
-        "create_group_triggers": "grouped",
-        "upgrade_4_triggers": "grouped",
-    },
-    5: {
-        **INSTALLED,
-        "create_parts": "topic",
-        "create_topic_functions": "topic",
-        "upgrade_5": "states",
-        "create_group_functions": "grouped",
-    },
-    6: {
-        "create_topic_functions": "topic",
-        "create_topic_groups": "topic groups",
-        "create_dropped": "",
-        "upgrade_6_heads": "grouped",
-        "create_heads": "grouped",
-        "upgrade_6_moved": "subscription grouped",
-        "create_group_functions": "grouped",
-        "create_range_functions": "subscription",
-    },
-    7: {"upgrade_7": "states", "upgrade_7_batches": "batches"},
-    8: {"create_batch_results": "batches results", "create_topic_functions": "topic"},
-}
+# The texts that upgrade a queue to each schema version from the one before, with their conditions. There is only
+# version 1 so far.
+UPGRADES: dict[int, Mapping[str, str]] = {}
 
 # What detaches messages from a range.
 _DETACH = dict.fromkeys(("range_hold", "range_detach", "range_mark"), "ranges")
@@ -138,15 +108,13 @@ OPERATIONS: Mapping[str, Operation] = {
     "names": Operation(Effect.READ),
     "dropped": Operation(Effect.READ),
     "lock": Operation(Effect.DDL, others="unlock"),
-    "install": Operation(Effect.DDL, others="install_schema widen_catalogue create_paused create_dropped"),
+    "install": Operation(Effect.DDL, others="install_schema"),
     "create": Operation(
         Effect.DDL,
         {
             **_LOCKED,
             "install_schema": "schema",
             "install": "",
-            "create_paused": "",
-            "create_dropped": "",
             "unused": "",
             **CREATE,
             "register": "",

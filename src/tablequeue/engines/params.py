@@ -203,8 +203,6 @@ class Params(TypedDict, total=False):
     name: str
     """The name of a queue, or of a schedule."""
     new_name: str
-    names: Sequence[str]
-    """The names of all queues."""
     definition: str
     """The entry of a queue; see `Table.entry`."""
     before: Definition

@@ -58,7 +58,7 @@ def script(
     chosen = texts_for(engine.name, names, conditions(definition) | ({"schema"} if engine.schema else set()))
     if not chosen or (definition.kind == "topic" and any(_has_states(engine, name) for name in chosen)):
         raise BadInput(f"A {definition.kind} has no operation {operation!r}.", "Name another operation, or a queue.")
-    texts = [_conditional(name, engine.render(name, table, state).strip()) for name in chosen]
+    texts = [engine.render(name, table, state).strip() for name in chosen]
     if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
     text, same = "\n\n".join(texts), known(engine, operation, table)
@@ -115,11 +115,3 @@ def without_comments(text: str) -> str:
 
 def _has_states(engine: Engine, name: str) -> bool:
     return bool(re.search(r"\{(queue|history|ranges)\}", sql_text(engine.name, name)))
-
-
-def _conditional(name: str, text: str) -> str:
-    """Comment out SQL for a table that not every queue has: not every dialect has SQL to check for the table."""
-    if "_if_" not in name:
-        return text
-    lines = [f"-- {line}" for line in text.splitlines() if not line.startswith("--")]
-    return "\n".join(["-- Remove the dashes if there is such a table and no queue has that name:", *lines])

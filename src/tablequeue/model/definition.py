@@ -42,8 +42,6 @@ FEATURES = ("expires", "unique_for", "results", "batches", "dependencies")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
 _DURATIONS = ("expires", "unique_for")
 _FLAGS = ("strict", "results", "batches", "dependencies")
-# Options whose names in the entries of the catalogue were others until schema version 6.
-FORMER_NAMES = {"key_for": "unique_for"}
 MOST_CONCURRENT = 10_000
 """The highest limit of messages in progress: a claim looks at a row for each."""
 LARGEST_LABELS = 40_000
@@ -292,7 +290,6 @@ class Definition:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        values = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
         rates = {name: Rate(**values[name]) for name in ("rate", "group_rate") if values.get(name)}
         return cls(**{**values, "backoff": Backoff(**values["backoff"]), **rates})
 

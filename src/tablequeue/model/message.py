@@ -362,7 +362,7 @@ def stored_errors(errors: Any) -> list[dict[str, Any]]:
 
 
 def _number_of(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many errors there were. An error that is alone has no number, nor has one of schema version 5."""
+    """Return how many errors there were. An error that is alone has no number."""
     return (rows[-1].get("number") or len(rows)) if rows else 0
 
 

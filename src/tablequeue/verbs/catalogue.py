@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Sequence
 
 from tablequeue.engines import procedures
@@ -22,17 +21,9 @@ from tablequeue.model.definition import (
     definition_from,
     kind_of,
 )
-from tablequeue.model.names import PART, check_full_name, check_name, subscription_of, table_of, topic_table_of
+from tablequeue.model.names import check_full_name, check_name, subscription_of, table_of, topic_table_of
 from tablequeue.verbs import dead_letters
 from tablequeue.verbs.context import Context
-
-PARTS_HAVE_NAMES = 4
-"""The schema version from which on no queue has the name of a part."""
-PARTS_OF_4 = (
-    "ready scheduled in_progress dead blocked key front finished state turns turn pushed moved left "
-    "packs packed packs_lease ids streams staged parts writers"
-).split()
-"""The parts of that version, tables and whatever else may have the name of a table."""
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
@@ -177,8 +168,8 @@ def rows(runner: Runner) -> list[NameRow]:
 
 
 def table_in(row: NameRow) -> str:
-    """Return the name of the table in an entry of the catalogue. Until version 3 that did not name the table."""
-    table: str = json.loads(row.entry).get("table", f"tq_{row.name}")
+    """Return the name of the table in an entry of the catalogue."""
+    table: str = json.loads(row.entry)["table"]
     return table
 
 
@@ -242,9 +233,7 @@ def rename(runner: Runner, old: str, new: str) -> None:
 
     def rename(cursor: object, catalogue: Statements, params: Params) -> None:
         engine.catalogue.lock(cursor, catalogue, params)
-        # With the name of the table, which an entry of version 3 did not have: it was that of the queue.
-        there = engine.catalogue.names(cursor, catalogue, {})
-        entries = {row.name: json.loads(row.entry) | {"table": table_in(row)} for row in there}
+        entries = {row.name: json.loads(row.entry) for row in engine.catalogue.names(cursor, catalogue, {})}
         if new in entries:
             raise QueueDiffers(f"There is a {kind_of(entries[new])} {new!r}.", "Choose another name, or drop it first.")
         if old not in entries:
@@ -290,8 +279,6 @@ def upgrade(runner: Runner, name: str) -> int:
         # Under the creators' lock: if several upgrade at once, the first does it, and the others find it done.
         engine.catalogue.lock(cursor, catalogue, params)
         there, before = known(engine.catalogue.lookup(cursor, catalogue, params))
-        if before < PARTS_HAVE_NAMES:
-            _refuse_meeting(name, engine.catalogue.names(cursor, catalogue, {}))
         for version in range(before + 1, engine.schema_version + 1):
             engine.catalogue.upgrade(cursor, there, {**params, "schema_version": version})
         return before
@@ -299,7 +286,7 @@ def upgrade(runner: Runner, name: str) -> int:
     _, before = known(lookup(runner, name))
     if before == engine.schema_version:
         return before
-    params: Params = {"name": name, "names": names(runner), "now": None}
+    params: Params = {"name": name, "now": None}
     return runner.run(upgrade, engine.shared, params)
 
 
@@ -315,19 +302,6 @@ def upgrade_all(runner: Runner) -> dict[str, int]:
     if refusals:
         raise refusals[0]
     return before
-
-
-def _refuse_meeting(name: str, there: Sequence[NameRow]) -> None:
-    """Refuse to give the parts of a queue their names, if another queue's table has such a name: that of `a__ready`."""
-    part_of_it = re.compile(rf"tq_{re.escape(name)}{PART}({'|'.join(PARTS_OF_4)})")
-    meeting = [row.name for row in there if part_of_it.fullmatch(table_in(row))]
-    if meeting:
-        raise QueueDiffers(
-            f"The table of the queue {meeting[0]!r} has the name that version {PARTS_HAVE_NAMES} gives to a part of "
-            f"{name!r}.",
-            f"All others are upgraded: move the messages of {meeting[0]!r} to a queue of another name, drop it, and "
-            "upgrade again.",
-        )
 
 
 def _installed(runner: Runner) -> bool:
@@ -361,8 +335,7 @@ def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None)
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
     values = json.loads(row.entry)
-    table_name = table_in(NameRow(name, row.entry))
-    values.pop("table", None)
+    table_name = values.pop("table")
     definition = definition_from(values)
     topic = None
     if isinstance(definition, SubscriptionDefinition):

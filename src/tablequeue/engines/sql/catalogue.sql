@@ -46,3 +46,7 @@ delete from {catalogue} where name = :name;
 -- name: paused
 -- The time until which the claims of the queue are paused; no row if they are not. Index: the primary key. Locks: none.
 select until from {paused} where name = '{table}' and until > {now};
+
+-- name: set_version
+-- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
+update {catalogue} set schema_version = :schema_version where name = :name;

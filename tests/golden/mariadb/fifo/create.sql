@@ -5,7 +5,9 @@
 -- Its name is hashed: a lock's name is limited to 64 characters, and a database's name may have as many.
 select get_lock(concat('tablequeue.', md5(coalesce(database(), ''))), 60);
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
 create table if not exists tq_queues (
     name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
@@ -13,17 +15,10 @@ create table if not exists tq_queues (
     schema_version int not null,
     created_at datetime(6) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
-
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
 create table if not exists tq__paused (
     name varchar(64) character set ascii collate ascii_bin primary key,
     until datetime(6) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the pauses';
-
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
 create table if not exists tq__dropped (
     name varchar(64) character set ascii collate ascii_bin primary key
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the dropped tables';
@@ -98,7 +93,7 @@ create table tq_emails_history (
 -- Enter a queue in the catalogue, in the transaction that makes its tables; on MariaDB and MySQL when all of them are
 -- there: only now it is a queue.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 8, utc_timestamp(6));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 1, utc_timestamp(6));
 
 -- Free the creator's lock, on the connection that has it.
 do release_lock(concat('tablequeue.', md5(coalesce(database(), ''))));

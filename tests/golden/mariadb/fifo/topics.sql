@@ -61,13 +61,10 @@ create table tq_events__holes (
 insert into tq_events__holes (first_id, last_id, seen_at) values (0, -1, utc_timestamp(6));
 
 -- create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. It is
--- a trigger, because a constraint would write the whole log anew, and be refused for what is there already. A row that
--- closes a hole is no message; see close_holes.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. A row
+-- that closes a hole is no message; see close_holes.
 -- DELIMITER is for the client programs: there are semicolons inside the trigger.
--- A crash before the end leaves tables that are not in the catalogue: see create. One in an upgrade leaves the trigger,
--- which the next one makes anew.
-drop trigger if exists tq_events__grouped;
+-- A crash before the end leaves tables that are not in the catalogue: see create.
 delimiter //
 create trigger tq_events__grouped before insert on tq_events for each row
     if new.group_key is null and new.pushed_at is not null then

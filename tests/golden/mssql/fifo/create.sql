@@ -11,7 +11,9 @@ if @granted = -999
 if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq_queues', N'U') is null
     create table tq_queues (
@@ -20,18 +22,11 @@ if object_id(N'tq_queues', N'U') is null
         schema_version int not null,
         created_at datetime2(6) not null
     );
-
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq__paused', N'U') is null
     create table tq__paused (
         name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__paused primary key clustered,
         until datetime2(6) not null
     );
-
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq__dropped', N'U') is null
     create table tq__dropped (
         name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
@@ -120,4 +115,4 @@ create index tq_emails__finished on tq_emails_history (finished_at) include (pop
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (cast('emails' as nvarchar(255)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 8, sysutcdatetime());
+values (cast('emails' as nvarchar(255)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 1, sysutcdatetime());

@@ -158,10 +158,9 @@ begin
 end;
 
 -- create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. With
--- NOCHECK: an upgrade neither reads the log nor refuses what is there already.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
-alter table tq_events with nocheck add constraint ck_tq_events__grouped check (group_key is not null);
+alter table tq_events add constraint ck_tq_events__grouped check (group_key is not null);
 
 -- drop_ranges
 -- Drop the ranges of a subscription. It waits for transactions that use the table.

@@ -4,7 +4,9 @@
 -- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
 select pg_advisory_xact_lock(8318836321);
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Under the creators' lock. A crash leaves nothing.
 create table if not exists tq_queues (
     name text constraint tq__queues_name primary key,
@@ -12,17 +14,10 @@ create table if not exists tq_queues (
     schema_version integer not null,
     created_at timestamptz not null
 );
-
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Under the creators' lock. A crash leaves nothing.
 create table if not exists tq__paused (
     name text constraint tq__paused_name primary key,
     until timestamptz not null
 );
-
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Under the creators' lock. A crash leaves nothing.
 create table if not exists tq__dropped (name text constraint tq__dropped_name primary key);
 
 -- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
@@ -105,4 +100,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 -- Enter a queue in the catalogue, in the transaction that makes its tables; on MariaDB and MySQL when all of them are
 -- there: only now it is a queue.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 8, statement_timestamp());
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 1, statement_timestamp());

@@ -1,7 +1,6 @@
 -- create_range_functions
--- The functions of a subscription. An upgrade to schema version 6 makes them anew: the claim returned the messages.
+-- The functions of a subscription.
 -- Runs in one transaction with create_ranges: a crash leaves nothing.
-drop function if exists tq_events__s1__ranges_claim;
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first; if
 -- none has, it waits for another session that does it just now. While claims are paused it claims none.
 -- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
@@ -207,7 +206,7 @@ create table tq_events__holes (
 );
 
 -- create_topic_functions
--- The functions of a topic. Upgrades make them anew.
+-- The functions of a topic.
 -- Runs in one transaction with create_topic: a crash leaves nothing.
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
 -- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
@@ -380,14 +379,12 @@ create or replace function tq_events__publish(in_write text, attempts text[]) re
     $$;
 
 -- create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. Not
--- valid: an upgrade neither reads the log nor refuses what is there already.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
-alter table tq_events add constraint tq_events__grouped check (group_key is not null) not valid;
+alter table tq_events add constraint tq_events__grouped check (group_key is not null);
 
 -- drop_ranges
 -- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
-drop function if exists tq_events__s1__ranges_claim;
 drop function if exists tq_events__s1__ranges_read;
 drop function if exists tq_events__s1__ranges_pump;
 drop table if exists tq_events__s1__ranges;
@@ -398,7 +395,6 @@ drop function if exists tq_events__publish;
 drop function if exists tq_events__reserve;
 drop function if exists tq_events__sequence_all;
 drop function if exists tq_events__sequence;
-drop table if exists tq_events__parts;
 drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
 drop table if exists tq_events;

@@ -1,6 +1,8 @@
 -- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
 create table if not exists tq_queues (
     name text primary key,
@@ -8,17 +10,10 @@ create table if not exists tq_queues (
     schema_version integer not null,
     created_at integer not null
 ) strict, without rowid;
-
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Locks: the database. A crash leaves nothing.
 create table if not exists tq__paused (
     name text primary key,
     until integer not null
 ) strict, without rowid;
-
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Locks: the database. A crash leaves nothing.
 create table if not exists tq__dropped (name text primary key) strict, without rowid;
 
 -- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
@@ -86,4 +81,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 -- Enter a queue in the catalogue, in the transaction that makes its tables; on MariaDB and MySQL when all of them are
 -- there: only now it is a queue.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 8, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 1, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);

@@ -1,23 +1,5 @@
 -- The catalogue of queues, its entries, and pauses.
 
--- name: create_paused
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Under the creators' lock. A crash leaves nothing.
-if object_id(N'{paused}', N'U') is null
-    create table {paused} (
-        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__paused primary key clustered,
-        until datetime2(6) not null
-    );
-
--- name: create_dropped
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Under the creators' lock. A crash leaves nothing.
-if object_id(N'{dropped}', N'U') is null
-    create table {dropped} (
-        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
-    );
-
 -- name: lock
 -- The creators' lock: one at a time makes tables in a database, until its transaction ends; without a transaction it
 -- is refused (-999). IF OBJECT_ID ... IS NULL alone lets two through at once, and no row lock can say it: there is no
@@ -43,7 +25,9 @@ select case when schema_id(N'{schema}') is null then 0 else 1 end as there;
 select definition, schema_version from {catalogue} where name = cast(:name as nvarchar(255));
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'{catalogue}', N'U') is null
     create table {catalogue} (
@@ -51,6 +35,15 @@ if object_id(N'{catalogue}', N'U') is null
         definition nvarchar(max) not null,
         schema_version int not null,
         created_at datetime2(6) not null
+    );
+if object_id(N'{paused}', N'U') is null
+    create table {paused} (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__paused primary key clustered,
+        until datetime2(6) not null
+    );
+if object_id(N'{dropped}', N'U') is null
+    create table {dropped} (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
     );
 
 -- name: install_schema

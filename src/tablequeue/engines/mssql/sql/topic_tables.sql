@@ -128,10 +128,9 @@ begin
 end;
 
 -- name: create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. With
--- NOCHECK: an upgrade neither reads the log nor refuses what is there already.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
-alter table {log} with nocheck add constraint ck_{table}__grouped check (group_key is not null);
+alter table {log} add constraint ck_{table}__grouped check (group_key is not null);
 
 -- name: drop_topic
 -- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.

@@ -22,8 +22,8 @@ select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups 
 ) as spending;
 
 -- name: table_of_entry
--- The table of a row of the catalogue. Until version 3 the entries did not name it.
-coalesce(json_unquote(json_extract(definition, '$.table')), concat('tq_', name))
+-- The table of a row of the catalogue.
+json_unquote(json_extract(definition, '$.table'))
 
 -- name: not_base64
 -- MariaDB's error for what is not in base64. MySQL has none: from_base64 returns null there.

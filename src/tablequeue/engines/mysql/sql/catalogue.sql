@@ -1,21 +1,5 @@
 -- The catalogue of queues, its entries, and pauses.
 
--- name: create_paused
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
-create table if not exists {paused} (
-    name varchar(64) character set ascii collate ascii_bin primary key,
-    until datetime(6) not null
-) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the pauses';
-
--- name: create_dropped
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
-create table if not exists {dropped} (
-    name varchar(64) character set ascii collate ascii_bin primary key
-) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the dropped tables';
-
 -- name: lock
 -- The creators' lock: one creator at a time creates or drops queues in a database. 1 if the lock was free within a
 -- minute. It belongs to the connection, not to a transaction, because each DDL commits; a crash of the client frees it.
@@ -37,7 +21,9 @@ where table_schema = {database} and table_name = substring_index(:table, '.', -1
 select count(*) from information_schema.schemata where schema_name = {database};
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
 create table if not exists {catalogue} (
     name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
@@ -45,6 +31,13 @@ create table if not exists {catalogue} (
     schema_version int not null,
     created_at datetime(6) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
+create table if not exists {paused} (
+    name varchar(64) character set ascii collate ascii_bin primary key,
+    until datetime(6) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the pauses';
+create table if not exists {dropped} (
+    name varchar(64) character set ascii collate ascii_bin primary key
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the dropped tables';
 
 -- name: install_schema
 -- The database of the queues, for a connection that names one: what MySQL calls a schema is a database.

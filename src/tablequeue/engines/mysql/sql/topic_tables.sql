@@ -33,13 +33,10 @@ create table {holes} (
 insert into {holes} (first_id, last_id, seen_at) values (0, -1, utc_timestamp(6));
 
 -- name: create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. It is
--- a trigger, because a constraint would write the whole log anew, and be refused for what is there already. A row that
--- closes a hole is no message; see close_holes.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. A row
+-- that closes a hole is no message; see close_holes.
 -- DELIMITER is for the client programs: there are semicolons inside the trigger.
--- A crash before the end leaves tables that are not in the catalogue: see create. One in an upgrade leaves the trigger,
--- which the next one makes anew.
-drop trigger if exists {log}__grouped;
+-- A crash before the end leaves tables that are not in the catalogue: see create.
 delimiter //
 create trigger {log}__grouped before insert on {log} for each row
     if new.group_key is null and new.pushed_at is not null then

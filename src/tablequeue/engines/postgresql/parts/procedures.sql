@@ -19,8 +19,8 @@ where exists (select 1 from noted)
 order by row_number() over (partition by slot order by id), slot <= served, slot;
 
 -- name: table_of_entry
--- The table of a row of the catalogue. Until version 3 the entries did not name it.
-coalesce(cast(definition as json) ->> 'table', 'tq_' || name)
+-- The table of a row of the catalogue.
+(cast(definition as json) ->> 'table')
 
 -- name: checked_payload
 if p_payload is null then

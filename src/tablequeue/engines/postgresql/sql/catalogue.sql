@@ -1,19 +1,5 @@
 -- The catalogue of queues, its entries, and pauses.
 
--- name: create_paused
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Under the creators' lock. A crash leaves nothing.
-create table if not exists {paused} (
-    name text constraint tq__paused_name primary key,
-    until timestamptz not null
-);
-
--- name: create_dropped
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Under the creators' lock. A crash leaves nothing.
-create table if not exists {dropped} (name text constraint tq__dropped_name primary key);
-
 -- name: lock
 -- The creators' lock: one at a time makes or upgrades tables in a database, until its transaction ends; the number is
 -- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
@@ -29,7 +15,9 @@ select to_regclass(cast(:table as text)) is not null;
 select exists (select from pg_namespace where nspname = '{schema}');
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Under the creators' lock. A crash leaves nothing.
 create table if not exists {catalogue} (
     name text constraint tq__queues_name primary key,
@@ -37,6 +25,11 @@ create table if not exists {catalogue} (
     schema_version integer not null,
     created_at timestamptz not null
 );
+create table if not exists {paused} (
+    name text constraint tq__paused_name primary key,
+    until timestamptz not null
+);
+create table if not exists {dropped} (name text constraint tq__dropped_name primary key);
 
 -- name: install_schema
 -- The schema of the queues, for a connection that names one. Under the creators' lock. A crash leaves nothing.

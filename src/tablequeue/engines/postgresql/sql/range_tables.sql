@@ -30,9 +30,8 @@ values (
 );
 
 -- name: create_range_functions
--- The functions of a subscription. An upgrade to schema version 6 makes them anew: the claim returned the messages.
+-- The functions of a subscription.
 -- Runs in one transaction with create_ranges: a crash leaves nothing.
-drop function if exists {claim_range};
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first; if
 -- none has, it waits for another session that does it just now. While claims are paused it claims none.
 -- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
@@ -172,7 +171,6 @@ create or replace function {pump_range}(n integer, at timestamptz) returns integ
 
 -- name: drop_ranges
 -- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
-drop function if exists {claim_range};
 drop function if exists {read_range};
 drop function if exists {pump_range};
 drop table if exists {ranges};

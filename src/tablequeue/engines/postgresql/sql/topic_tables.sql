@@ -55,10 +55,8 @@ create table {log}__segments (
 -- [end]
 
 -- name: create_parts
--- The notes of bulk writes under way. An upgrade to schema version 5 makes them anew. What bulk writes under way have
--- staged is lost then: they must be written again.
+-- The notes of bulk writes under way.
 -- Runs in one transaction with create_topic: a crash leaves nothing.
-drop table if exists {parts};
 alter table {log} alter pushed_at set default statement_timestamp();
 -- The ids that the tasks of bulk writes have reserved, and the tasks that have copied their messages there. They are
 -- not in a run and not in a hole, and they are below the highest id. So no reader sees these messages.
@@ -75,7 +73,7 @@ create table {parts} (
 );
 
 -- name: create_topic_functions
--- The functions of a topic. Upgrades make them anew.
+-- The functions of a topic.
 -- Runs in one transaction with create_topic: a crash leaves nothing.
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
 -- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
@@ -235,7 +233,6 @@ create or replace function {log}__publish(in_write text, attempts text[]) return
     end;
     $$;
 -- [segments]
-drop function if exists {log}__trim;
 -- The first offset that a subscription still needs: of a range in progress; if the topic keeps what is not `consumed`,
 -- also that of the next claim, and without a subscription the first of all. `locked`: wait until nobody claims or
 -- seeks, and let nobody until the transaction ends; each look comes after its lock, and sees what was committed before.
@@ -367,10 +364,9 @@ create function {log}__trim(upto bigint, oldest float8, most bigint, at timestam
 -- [end]
 
 -- name: create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. Not
--- valid: an upgrade neither reads the log nor refuses what is there already.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
-alter table {log} add constraint {table}__grouped check (group_key is not null) not valid;
+alter table {log} add constraint {table}__grouped check (group_key is not null);
 
 -- name: drop_topic
 -- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
@@ -383,7 +379,6 @@ drop function if exists {log}__publish;
 drop function if exists {log}__reserve;
 drop function if exists {log}__sequence_all;
 drop function if exists {log}__sequence;
-drop table if exists {parts};
 drop table if exists {holes};
 drop table if exists {runs};
 drop table if exists {log};

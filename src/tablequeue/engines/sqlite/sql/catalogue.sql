@@ -1,25 +1,13 @@
 -- The catalogue of queues, its entries, and pauses.
 
--- name: create_paused
--- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
--- Locks: the database. A crash leaves nothing.
-create table if not exists {paused} (
-    name text primary key,
-    until integer not null
-) strict, without rowid;
-
--- name: create_dropped
--- The tables of dropped queues, topics and subscriptions. Nothing new gets a table of such a name, so a process that
--- has a dropped queue open reaches no other one.
--- Locks: the database. A crash leaves nothing.
-create table if not exists {dropped} (name text primary key) strict, without rowid;
-
 -- name: has_table
 -- Return whether the table :table exists.
 select exists (select 1 from sqlite_master where type = 'table' and name = :table);
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
+-- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
+-- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
 -- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
 create table if not exists {catalogue} (
     name text primary key,
@@ -27,6 +15,11 @@ create table if not exists {catalogue} (
     schema_version integer not null,
     created_at integer not null
 ) strict, without rowid;
+create table if not exists {paused} (
+    name text primary key,
+    until integer not null
+) strict, without rowid;
+create table if not exists {dropped} (name text primary key) strict, without rowid;
 
 -- name: note_dropped
 -- Note the table of a queue, in the transaction that drops it: nothing new gets its name.
