@@ -89,20 +89,9 @@ class Server:
         self.url = sa.make_url("mssql+pyodbc://")
         self.definition: str | None = None
         self.autocommit = False
-        self.pool = sa.NullPool(lambda: None)  # type: ignore[arg-type]  # for its options
+        self.pool = sa.NullPool(lambda: self)  # type: ignore[arg-type]  # it is what the driver connects to
 
     # the methods that a Runner needs of a SQLAlchemy engine and its connections
-    def raw_connection(self) -> Server:
-        return self
-
-    @property
-    def dbapi_connection(self) -> Server:
-        return self
-
-    def detach(self) -> None: ...
-
-    def invalidate(self) -> None: ...
-
     def cursor(self) -> Cursor:
         return Cursor(self)
 

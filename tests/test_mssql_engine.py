@@ -208,7 +208,7 @@ def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
     """Only the worker that is told that a row was changed pushes."""
     queue = queue_on(server)
     server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
-    assert schedule.advance(context_of(queue), "nightly", TIME.replace(tzinfo=UTC), None, server) is due
+    assert schedule.push(context_of(queue), "nightly", TIME.replace(tzinfo=UTC), None, lambda connection: None) is due
 
 
 # -- a caller's transaction --------------------------------------------------------------------------------------------

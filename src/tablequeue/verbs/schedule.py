@@ -5,8 +5,11 @@ A deduplication key could not do that: it is free again when the message of that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.table import Table
 from tablequeue.errors import QueueNotFound
 from tablequeue.model.connection import Connection
 from tablequeue.verbs.context import Context, Params
@@ -28,7 +31,18 @@ def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, 
     return engine.load_time(row.last_pushed), engine.load_time(row.clock)
 
 
-def advance(context: Context, name: str, due: datetime, now: datetime | None, connection: Connection | None) -> bool:
-    """Whether the schedule was due at `due` and has not been pushed for that: then push, in the same transaction."""
-    params: Params = {"name": name, "due": context.time(due, "due"), "now": context.time(now)}
-    return context.run(context.engine.schedules.advance_schedule, params, connection)
+def push(
+    context: Context, name: str, due: datetime, now: datetime | None, push: Callable[[Connection], object]
+) -> bool:
+    """Call `push` in a transaction of our own, if the schedule was due at `due` and nobody has pushed it for that.
+
+    Returns whether it was called. It gets the connection of that transaction.
+    """
+
+    def pushed(cursor: Cursor, table: Table, params: Params) -> bool:
+        if not context.engine.schedules.advance_schedule(cursor, table, params):
+            return False
+        push(cursor.connection)
+        return True
+
+    return context.run(pushed, {"name": name, "due": context.time(due, "due"), "now": context.time(now)})

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from tablequeue.database import Database, destination
 from tablequeue.errors import BadInput, DriverMissing, TablequeueError
 from tablequeue.ext import context_of
+from tablequeue.model.connection import Connection
 from tablequeue.verbs import schedule as schedules
 from tablequeue.verbs.push import check_text
 from tablequeue.worker.fetcher import TRANSIENT
@@ -89,11 +90,13 @@ def push_due(database: Database, schedule: Schedule, now: datetime | None = None
     last_pushed, clock = schedules.state(context_of(queue), schedule.name, now)
     due = schedule.last(clock)
     if due > last_pushed:
-        with database.engine.begin() as connection:
-            if schedules.advance(context_of(queue), schedule.name, due, now, connection):
-                headers = {**(options.get("headers") or {}), "due": due.isoformat()}
-                queue.push(schedule.payload, connection=connection, now=now, **{**options, "headers": headers})
-                logger.info("%s: pushed for %s, due at %s", queue.name, schedule.name, due.isoformat())
+        headers = {**(options.get("headers") or {}), "due": due.isoformat()}
+
+        def push(connection: Connection) -> None:
+            queue.push(schedule.payload, connection=connection, now=now, **{**options, "headers": headers})
+
+        if schedules.push(context_of(queue), schedule.name, due, now, push):
+            logger.info("%s: pushed for %s, due at %s", queue.name, schedule.name, due.isoformat())
     return (schedule.next(clock) - clock).total_seconds()
 
 
@@ -132,6 +135,6 @@ class Scheduler:
             logger.warning("%s: %s", schedule.name, error)
         except TablequeueError as error:
             logger.error("%s was not pushed: %s", schedule.name, error)
-        except Exception:  # errors of the driver, where SQLAlchemy begins and commits
+        except Exception:  # an error of ours must not end the thread
             logger.exception("%s was not pushed", schedule.name)
         return RETRY

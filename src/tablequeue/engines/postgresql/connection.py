@@ -78,8 +78,7 @@ def adopt(dbapi: Any) -> PostgreSQLConnection:
     if refusal := refused_server(status("crdb_version") or status("server_version") or "", dbapi.info.host):
         raise refusal
     dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
-    dbapi.cursor_factory = OwnCursor
-    connection = PostgreSQLConnection(dbapi, reading_text(dbapi.cursor(row_factory=tuple_row)))
+    connection = PostgreSQLConnection(dbapi, reading_text(OwnCursor(dbapi, row_factory=tuple_row)))
     # Behind a pooler the session is not ours to change.
     connection.cursor.execute(
         "select current_setting('default_transaction_isolation'), pg_backend_pid(), "
