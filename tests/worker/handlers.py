@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tablequeue import Claim
 from tablequeue.worker import DeadLetter, Finished, Outcome, Retry, Snooze
 
 FOR_EVER = 3600
+TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 OUTCOMES: dict[str, Outcome] = {
     "retry": Retry(500, "not yet"),
@@ -51,6 +53,26 @@ def batch_by_payload(messages: list[Claim]) -> Any:
 
 def batch_by_payload_quietly(messages: list[Claim]) -> Any:
     return [by_payload(message) for message in messages]
+
+
+def see_tenant(messages: Any) -> Outcome:
+    """Fail with the tenant that is there, and set another one."""
+    seen = TENANT.get()
+    TENANT.set("somebody")
+    return Retry(500, seen)
+
+
+async def see_tenant_async(messages: Any) -> Outcome:
+    outcome = see_tenant(messages)
+    for _ in range(2):
+        await asyncio.sleep(0)
+        assert TENANT.get() == "somebody", "it lasts as long as the call"
+    assert await asyncio.create_task(_tenant()) == "somebody", "also in tasks of the handler"
+    return outcome
+
+
+async def _tenant() -> str:
+    return TENANT.get()
 
 
 def never_end(message: Claim) -> None:

@@ -14,7 +14,7 @@ from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
 from tests.servers import only
 from tests.support import counts, found, refuses
-from tests.worker import hostile
+from tests.worker import handlers, hostile
 from tests.worker.support import PATIENCE, until, working
 
 # The effect of a handler on its consumer does not depend on the engine.
@@ -52,6 +52,18 @@ def test_whatever_a_handler_does(db: Database, queue: Queue, consumers: str) -> 
     for word, (_, said) in hostile.MISDEEDS.items():
         (error,) = errors(queue, ids[word])
         assert said in error, word
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+@pytest.mark.parametrize("consumers", CONSUMERS)
+def test_a_context_variable_is_set_for_one_call(
+    db: Database, queue: Queue, consumers: str, timeout: float | None, batch: int | None
+) -> None:
+    ids = queue.push_many("abcd")
+    function = handlers.see_tenant_async if consumers == "tasks" else handlers.see_tenant
+    of(function, timeout=timeout, batch=batch, **CONSUMERS[consumers][0]).run(db, drain=True)
+    assert [errors(queue, id) for id in ids] == [["nobody"]] * 4
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,12 @@ from tablequeue.observe.health import Health
 from tablequeue.worker import Worker, fetcher
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.fetcher import Fetcher
+from tablequeue.worker.handler import Handler
 from tablequeue.worker.health import health
 from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.schedule import push_due
 from tests.support import counts
+from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
 from tests.worker.test_schedule import HOURLY, hours
 
@@ -120,12 +122,22 @@ def check_unfinished(db: Database, queue: Queue) -> None:
     assert left
 
 
+def check_context(db: Database, queue: Queue) -> None:
+    """What a handler sets in a context variable is not there for the next message."""
+    queue.push_many("ab")
+    worker = Worker(maximum=1)
+    worker.handler(queue.name)(handlers.see_tenant)
+    worker.run(db, drain=True)
+    assert [one.error for message in queue.peek(state="scheduled") for one in message.errors] == ["nobody", "nobody"]
+
+
 def nothing(*args: Any, **options: Any) -> None:
     """Do nothing, in place of a step."""
 
 
 MUTANTS: dict[str, tuple[Check, type, str, Any]] = {
     "leases that nobody extends": (check_lease, Heartbeat, "_extend", staticmethod(nothing)),
+    "a context that calls share": (check_context, Handler, "call", lambda self, claims: self.function(claims[0])),
     "a due time that is not remembered": (check_once, Schedules, "advance_schedule", lambda *args: True),
     "a worker that is ready while it stops": (check_health, Worker, "stopping", False),
     "a worker that forgets what it holds": (check_health, Fetcher, "assignments", lambda self: []),

@@ -206,7 +206,7 @@ def _outcomes(handler: Handler, queue: Consumer, parts: Sequence[tuple[Sequence[
         load = context_of(queue).codec.load
         claims = [Claim(queue, row, load(row[PAYLOAD]), token) for row, token in parts]
         with processing(handler.queue, claims):
-            outcomes = handler.outcomes(handler.function(handler.argument(claims)), len(claims))
+            outcomes = handler.outcomes(handler.call(claims), len(claims))
         return [picklable(queue.definition, outcome) for outcome in outcomes]
     except BaseException as error:
         return [Retry(error=error_text(error))] * len(parts)

@@ -268,12 +268,11 @@ class ThreadPool(Pool):
 
     def _call(self, assignment: Assignment) -> Sequence[Outcome]:
         claims, seconds = assignment.claims, self.handler.timeout
-        argument = self.handler.argument(claims)
         if seconds is None and not self._recording:
-            result = self.handler.function(argument)
+            result = self.handler.call(claims)
         else:
             with processing(self.handler.queue, claims), self._limited(assignment):
-                result = self.handler.function(argument)
+                result = self.handler.call(claims)
         return self.handler.outcomes(result, len(claims))
 
     @contextmanager

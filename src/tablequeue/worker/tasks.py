@@ -162,20 +162,20 @@ class TaskPool(Pool):
             return self._failed(assignment, error)
 
     async def _call(self, assignment: Assignment) -> Sequence[Outcome]:
-        argument = self.handler.argument(assignment.claims)
+        claims = assignment.claims
         if self.handler.timeout is None and not self._recording:
-            return self.handler.outcomes(await self.handler.function(argument), len(assignment.claims))
-        with processing(self.handler.queue, assignment.claims):
+            return self.handler.outcomes(await self.handler.call_async(claims), len(claims))
+        with processing(self.handler.queue, claims):
             try:
                 async with asyncio.timeout(self.handler.timeout) as limit:
-                    result = await self.handler.function(argument)
+                    result = await self.handler.call_async(claims)
             except TimeoutError as error:
                 if limit.expired():
                     raise TimedOut().with_traceback(error.__traceback__) from None
                 raise
             if limit.expired():
                 raise TimedOut  # the handler has caught the cancellation
-        return self.handler.outcomes(result, len(assignment.claims))
+        return self.handler.outcomes(result, len(claims))
 
 
 async def _forget_cancellations(consumer: asyncio.Task[Any]) -> None:
