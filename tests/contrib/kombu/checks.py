@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from json import loads
 from typing import Any
 from uuid import uuid4
 
 from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
 
+from tablequeue.contrib.kombu import registry
+from tablequeue.contrib.kombu.settings import Transient
 from tablequeue.contrib.kombu.store import Store
+from tablequeue.model.message import Claim
 
 PATIENCE = 10.0
 """Seconds in which an expected message comes."""
@@ -50,6 +54,12 @@ def drain(connection: Connection, reached: Callable[[], bool] = bool) -> None:
 
 def bodies(messages: list[Message]) -> list[Any]:
     return [message.payload for message in messages]
+
+
+def stored_bodies(connection: Connection, claims: list[Claim]) -> list[Any]:
+    """Return the bodies of messages that were claimed from the table, and not by kombu."""
+    channel = connection.default_channel
+    return bodies([channel.Message(loads(claim.payload), channel=channel) for claim in claims])
 
 
 def check_a_killed_consumer_loses_nothing(url: str) -> None:
@@ -223,6 +233,139 @@ def check_control_comes_before_tasks(url: str) -> None:
                 publish(sender, ("task", number), tasks)
                 drain(connection, lambda number=number: len(got) == 2 * (number + 1))  # type: ignore[misc]
         assert bodies(got) == [[word, number] for number in range(8) for word in ("control", "task")]
+
+
+def check_without_answers_only_what_is_delivered_is_given_up(url: str) -> None:
+    """With `no_ack`, a callback that raises loses no other message: those behind its own come again, as if new."""
+    queue = Queue("given_up")
+    seen = []
+
+    def callback(body: int, message: Message) -> None:
+        seen.append((body, message.delivery_info["redelivered"]))
+        if body % 3 == 0:
+            raise ValueError(body)
+
+    with connect(url) as connection:
+        for number in range(10):
+            publish(connection, number, queue)
+        with Consumer(connection, [queue], callbacks=[callback], no_ack=True):
+            for _ in range(20):
+                with suppress(TimeoutError, ValueError):
+                    connection.drain_events(timeout=PATIENCE if len(seen) < 10 else 0.05)
+        assert seen == [(number, False) for number in range(10)]
+        connection.transport.holdings.close()
+        stats = store_of(connection).db.queue("given_up").stats()
+        assert (stats.ready, stats.in_progress, stats.dead) == (0, 0, 0)
+
+
+def check_a_cancelled_consumer_gives_back_what_it_has_not_seen(url: str) -> None:
+    """A consumer that is cancelled in its callback: what was claimed with that message waits again, and is new."""
+    queue = Queue("stepwise")
+    seen: list[int] = []
+    with connect(url) as connection:
+        for number in range(6):
+            publish(connection, number, queue)
+        table = store_of(connection).db.queue("stepwise")
+        for step in range(6):
+            taking = Consumer(connection, [queue], prefetch_count=50)
+
+            def callback(body: int, message: Message, taking: Consumer = taking) -> None:
+                seen.append(body)
+                taking.cancel()
+                assert table.stats().ready == 5 - body, "what no callback has seen is given back at once"
+                message.ack()
+
+            taking.callbacks = [callback]
+            taking.consume()
+            drain(connection, lambda step=step: len(seen) > step)  # type: ignore[misc]
+            assert not any(message.attempts for message in table.peek(10))
+        assert seen == [*range(6)]
+
+
+def check_closing_in_a_callback_gives_back(url: str) -> None:
+    """A connection that is closed in a callback gives back its message, and those that no callback has seen."""
+    queue = Queue("closing")
+    with connect(url) as outer:
+        for number in range(3):
+            publish(outer, number, queue)
+        connection = connect(url)
+        with suppress(TimeoutError), Consumer(connection, [queue], callbacks=[lambda *args: connection.release()]):
+            connection.drain_events(timeout=PATIENCE)
+        waiting = store_of(outer).db.queue("closing").peek(10)
+        assert [message.attempts for message in waiting] == [0, 0, 0]
+
+
+def check_the_other_consumer_of_a_queue_goes_on(url: str) -> None:
+    """Of two consumers of a queue one is cancelled: the other gets its messages, and none is rejected."""
+    queue = Queue("shared")
+    with connect(url) as connection:
+        with consumer(connection, queue) as first:
+            with consumer(connection, queue) as second:
+                publish(connection, 1, queue)
+                drain(connection, lambda: len(second) == 1)
+                second[0].ack()
+            publish(connection, 2, queue)
+            drain(connection, lambda: len(first) == 1)
+        assert bodies(first) == [2]
+
+
+def check_the_time_to_live_begins_with_the_eta(url: str) -> None:
+    """A task is not older than its ETA; the `expires` of a task counts from its push, whatever its ETA."""
+    eta = datetime.now(UTC) + timedelta(hours=1)
+    queues = [Queue("brief", message_ttl=60.0), Queue("brief.transient", message_ttl=60.0, auto_delete=True)]
+    with connect(url) as connection:
+        opened = store_of(connection)
+        for queue in queues:
+            publish(connection, "task", queue, headers={"eta": eta.isoformat()})
+            publish(connection, "old", queue, headers={"eta": eta.isoformat()}, expiration=60)
+            at = eta + timedelta(seconds=30)
+            of = opened.queue(queue.name) or opened.transient
+            for sweeping in range(2):
+                claims = of.pop_many(10, now=at) if of is not opened.transient else of.pop_group(queue.name, 10, now=at)
+                assert stored_bodies(connection, claims) == ["task"][sweeping:]
+
+
+def check_messages_live_as_long_as_their_queue(url: str) -> None:
+    """The `expires` of a queue says when the queue goes, unused; its messages wait for years, and go with it."""
+    kept, unused = Queue("monthly", expires=30 * 86400.0), Queue("hourly", expires=3600.0)
+    eta = datetime.now(UTC) + timedelta(days=300)
+    with connect(url) as connection:
+        opened = store_of(connection)
+        for queue in (kept, unused):
+            publish(connection, queue.name, queue)
+            publish(connection, queue.name, queue, headers={"eta": eta.isoformat()})
+        opened.registry.declare(Transient("hourly", None, -1, False, True))  # its time is over
+        opened.delete_expired()
+        publish(connection, "late", kept)
+        now = eta + timedelta(days=300)
+        assert opened.transient.pop_group("hourly", 10, now=now) == []
+        claims = opened.transient.pop_group("monthly", 10, now=now)
+        assert sorted(stored_bodies(connection, claims)) == ["late", "monthly", "monthly"]
+
+
+def check_what_comes_to_a_deleted_queue_goes_too(url: str) -> None:
+    """A message that is on its way while its queue is deleted goes some time later, and not with the first look."""
+    queue = Queue("late", auto_delete=True)
+    with connect(url) as connection, connect(url) as deleter:
+        opened = store_of(connection)
+        queue(connection.default_channel).declare()
+        find = opened.registry.find
+
+        def deleted_meanwhile(names: Collection[str]) -> list[Transient]:
+            found = find(names)
+            deleter.default_channel.queue_delete("late")
+            return found
+
+        opened.registry.find = deleted_meanwhile  # type: ignore[method-assign]
+        Producer(connection).publish("late", exchange="", routing_key="late")
+        opened.registry.find = find  # type: ignore[method-assign]
+        assert find(["late"]) == []
+        opened.delete_expired()
+        assert opened.size("late") == 1, "it is looked for when no message can be on its way any more"
+        opened.registry._ahead += 2 * registry.ON_THE_WAY
+        opened.delete_expired()
+        assert opened.size("late") == 0
+        assert opened.registry.expired() == []
 
 
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]

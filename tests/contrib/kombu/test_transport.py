@@ -15,6 +15,7 @@ from kombu.exceptions import ChannelError
 
 import tablequeue.contrib.kombu  # noqa: F401  (it makes the transport known)
 from tablequeue.contrib.kombu import channel, store, transport
+from tablequeue.contrib.kombu.channel import Receiver
 from tablequeue.contrib.kombu.holdings import Holdings
 from tablequeue.contrib.kombu.registry import Registry
 from tablequeue.contrib.kombu.settings import Transient
@@ -24,16 +25,23 @@ from tablequeue.model.names import check_name
 from tests.contrib.kombu.checks import (
     CHECKS,
     bodies,
+    check_a_cancelled_consumer_gives_back_what_it_has_not_seen,
     check_a_killed_consumer_loses_nothing,
     check_acknowledgements,
     check_close_gives_back,
+    check_closing_in_a_callback_gives_back,
     check_control_comes_before_tasks,
     check_eta,
     check_fanout,
+    check_messages_live_as_long_as_their_queue,
     check_nothing_else_is_due,
     check_prefetch,
     check_priority,
+    check_the_other_consumer_of_a_queue_goes_on,
+    check_the_time_to_live_begins_with_the_eta,
     check_transient_queues_share_a_table,
+    check_what_comes_to_a_deleted_queue_goes_too,
+    check_without_answers_only_what_is_delivered_is_given_up,
     connect,
     consumer,
     drain,
@@ -71,8 +79,7 @@ def test_promises(url: str, check: Callable[[str], None]) -> None:
 
 
 def _deliver_without_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    received = channel.Channel._received
-    monkeypatch.setattr(channel.Channel, "_received", lambda self, of, claims, _: received(self, of, claims, True))
+    monkeypatch.setattr(transport.Transport, "receiver", lambda self, queue: Receiver(self._callbacks[queue], True))
 
 
 def _one_queue_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +124,58 @@ def _watch_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _complete_at_the_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = channel.Channel.fetch
+
+    def fetched(self: Any, queue: str, n: int) -> int:
+        number = fetch(self, queue, n)
+        for each in self._fetched:
+            self.holdings.complete(each.tag)
+        monkeypatch.setattr(self.holdings, "holds", lambda tag: True)
+        monkeypatch.setattr(self.holdings, "complete", lambda tag: True)
+        return number
+
+    monkeypatch.setattr(channel.Channel, "fetch", fetched)
+
+
+def _reject_what_nobody_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def release(self: Holdings, tags: list[str]) -> None:
+        for held in filter(None, map(self.take, tags)):
+            held.claim.fail("requeued", retry_in=0)
+
+    monkeypatch.setattr(Holdings, "release", release)
+
+
+def _give_back_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel.Channel, "_give_back", lambda self, queue=None: None)
+
+
+def _cancel_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport.Transport, "receives_no_more", lambda self, queue, tag: self._receivers.pop(queue))
+
+
+def _from_the_push(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Registry, "seconds_until", lambda self, due: 0.0)
+
+
+def _for_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "NEVER", 86400.0)
+
+
+def _delete_only_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = Registry.delete
+    monkeypatch.setattr(Registry, "delete", lambda self, name, later=False: delete(self, name))
+
+
 MUTANTS = [
+    (_complete_at_the_fetch, check_without_answers_only_what_is_delivered_is_given_up),
+    (_reject_what_nobody_has_seen, check_a_cancelled_consumer_gives_back_what_it_has_not_seen),
+    (_give_back_late, check_a_cancelled_consumer_gives_back_what_it_has_not_seen),
+    (_give_back_late, check_closing_in_a_callback_gives_back),
+    (_cancel_all, check_the_other_consumer_of_a_queue_goes_on),
+    (_from_the_push, check_the_time_to_live_begins_with_the_eta),
+    (_for_a_day, check_messages_live_as_long_as_their_queue),
+    (_delete_only_what_is_there, check_what_comes_to_a_deleted_queue_goes_too),
     (_deliver_without_lease, check_a_killed_consumer_loses_nothing),
     (_one_queue_only, check_fanout),
     (_hold_on, check_close_gives_back),
@@ -136,7 +194,7 @@ MUTANTS = [
 def test_the_check_finds_the_fault(url: str, monkeypatch: pytest.MonkeyPatch, mutant: Any, check: Any) -> None:
     mutant(monkeypatch)
     monkeypatch.setattr("tests.contrib.kombu.checks.PATIENCE", 0.3)
-    with pytest.raises((AssertionError, TypeError, ValueError)):
+    with pytest.raises((AssertionError, AttributeError, KeyError, TypeError, ValueError)):
         check(url)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from queue import Empty
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
 
 from kombu.transport import virtual
@@ -17,7 +18,7 @@ from tablequeue.contrib.kombu.reasons import reason, watch
 from tablequeue.contrib.kombu.registry import Binding
 from tablequeue.contrib.kombu.settings import Transient, seconds
 from tablequeue.contrib.kombu.store import Outgoing, Store
-from tablequeue.errors import LeaseLost, QueueNotFound, TablequeueError
+from tablequeue.errors import LeaseLost, QueueNotFound
 from tablequeue.model.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import TRANSIENT
@@ -54,12 +55,7 @@ class QoS(virtual.QoS):
         self._flush()
         tags = [*self._delivered]
         self._delivered.clear()
-        held = [one for tag in tags if (one := self.channel.holdings.take(tag)) is not None]
-        for queue in {one.queue for one in held}:
-            try:
-                queue.release_many([one.claim for one in held if one.queue is queue])
-            except TablequeueError:
-                continue  # the database is away, or the leases are lost: they come back by themselves
+        self.channel.holdings.release(tags)
         return []
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
@@ -71,6 +67,22 @@ class QoS(virtual.QoS):
         super().ack(delivery_tag)
         if self.channel.connection is not None:  # it may be closed by now
             self.channel.connection.answered()
+
+
+class Receiver(NamedTuple):
+    """What takes the messages of a consumer."""
+
+    callback: Callable[[dict[str, Any]], Any]
+    no_ack: bool
+    """Whether a message needs no answer: it is completed when the callback gets it."""
+
+
+class Fetched(NamedTuple):
+    """A message that is claimed, and that no callback has seen."""
+
+    queue: str
+    tag: str
+    message: dict[str, Any]
 
 
 class Channel(virtual.Channel):
@@ -91,8 +103,7 @@ class Channel(virtual.Channel):
         """The transient queues that this channel has declared, in order to make them again if they have gone."""
         self.consuming: dict[str, str] = {}
         """The ids of its consumers of transient queues, by their tags."""
-        self._without_ack: set[str] = set()
-        """The queues whose messages need no answer."""
+        self._fetched: deque[Fetched] = deque()
 
     # -- queues ------------------------------------------------------------------------------------------------------
 
@@ -200,10 +211,7 @@ class Channel(virtual.Channel):
 
     def basic_consume(self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **options: Any) -> None:
         super().basic_consume(queue, no_ack, callback, consumer_tag, **options)
-        if no_ack:
-            self._without_ack.add(queue)
-        else:
-            self._without_ack.discard(queue)
+        self.connection.receives(queue, consumer_tag, no_ack)
         if queue in self.transient or self.store.queue(queue) is None:
             self.consuming[consumer_tag] = uuid4().hex
             self.alive()
@@ -213,6 +221,10 @@ class Channel(virtual.Channel):
     def basic_cancel(self, consumer_tag: str) -> None:
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
+        if queue is not None:
+            self.connection.receives_no_more(queue, consumer_tag)
+            if queue not in self._active_queues:
+                self._give_back(queue)
         consumer = self.consuming.pop(consumer_tag, None)
         if consumer is None or queue is None or self.holdings.inherited:
             return
@@ -242,24 +254,40 @@ class Channel(virtual.Channel):
         """Return how many messages may be delivered now."""
         if not self.qos.prefetch_count:
             return UNLIMITED
-        return min(self.qos.can_consume_max_estimate(), AT_ONCE)
+        return max(0, min(self.qos.can_consume_max_estimate() - len(self._fetched), AT_ONCE))
 
     def has_much_room(self) -> bool:
         """Whether it holds half of the messages that it may, or fewer."""
         return 2 * self.capacity() >= min(self.qos.prefetch_count, AT_ONCE)
 
-    def deliver(self, queue: str, n: int) -> int:
-        """Claim up to `n` messages of a queue and hand them to its consumer. Return their number."""
+    def fetch(self, queue: str, n: int) -> int:
+        """Claim up to `n` messages of a queue, to be handed over. Return their number."""
         of, claims = self.store.pop(queue, n)
-        messages = self._received(of, claims, queue in self._without_ack)
-        try:
-            while messages:
-                self.connection._deliver(messages.pop(0)[1], queue)  # noqa: SLF001  (of the class that is ours)
-        finally:
-            for tag, _ in messages:  # the consumer has failed: the others come again
-                if (held := self.holdings.take(tag)) is not None:
-                    held.claim.release()
+        self._fetched += [Fetched(queue, tag, message) for tag, message in self._received(of, claims)]
         return len(claims)
+
+    def hand_over(self) -> None:
+        """Hand what was fetched to the consumers. If a callback raises, the messages behind go back: none saw them."""
+        try:
+            while self._fetched:
+                queue, tag, message = self._fetched.popleft()
+                receiver = self.connection.receiver(queue)
+                # A message whose lease was lost meanwhile is delivered again.
+                if self.holdings.complete(tag) if receiver.no_ack else self.holdings.holds(tag):
+                    receiver.callback(message)
+        finally:
+            self._give_back()
+
+    def _give_back(self, queue: str | None = None) -> None:
+        """Release what was fetched, of all queues or of one. No attempt counts."""
+        fetched, self._fetched = self._fetched, deque()
+        back = []
+        for each in fetched:
+            if queue is None or each.queue == queue:
+                back.append(each.tag)
+            else:
+                self._fetched.append(each)
+        self.holdings.release(back)
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         """Claim one message."""
@@ -271,7 +299,7 @@ class Channel(virtual.Channel):
                 of, claims = self.store.pop(queue, 1)
             if not claims:
                 raise Empty
-            if messages := self._received(of, claims, without_ack=False):
+            if messages := self._received(of, claims):
                 return messages[0][1]
 
     def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Any:
@@ -280,14 +308,10 @@ class Channel(virtual.Channel):
             self.holdings.complete(message.delivery_tag)
         return message
 
-    def _received(self, of: Queue, claims: list[Claim], without_ack: bool) -> list[tuple[str, dict[str, Any]]]:
+    def _received(self, of: Queue, claims: list[Claim]) -> list[tuple[str, dict[str, Any]]]:
         """Return the messages of claims, each with its delivery tag. What is no message becomes a dead letter."""
         good = [(claim, message) for claim in claims if (message := _message(claim)) is not None]
-        if without_ack and good:
-            of.complete_many([claim for claim, _ in good])
-            tags = [str(uuid4()) for _ in good]
-        else:
-            tags = self.holdings.add(of, [claim for claim, _ in good])
+        tags = self.holdings.add(of, [claim for claim, _ in good])
         for tag, (claim, message) in zip(tags, good, strict=True):
             message["properties"]["delivery_tag"] = tag
             message["properties"].setdefault("delivery_info", {})["redelivered"] = claim.attempt > 1

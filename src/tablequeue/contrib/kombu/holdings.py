@@ -78,14 +78,23 @@ class Holdings:
         with self._state:
             return self._held.pop(tag, None)
 
-    def complete(self, tag: str) -> None:
-        """Complete a message soon, in the thread: with others that are answered meanwhile."""
+    def complete(self, tag: str) -> bool:
+        """Complete a message soon, in the thread: with others that are answered meanwhile. False if it is not held."""
         held = self.take(tag)
         if held is not None:
             with self._state:
                 self._done.append(held)
                 self._state.notify_all()
             self.start()
+        return held is not None
+
+    def holds(self, tag: str) -> bool:
+        """Whether a message is held: it is not answered, and its lease is not lost."""
+        return not self.inherited and tag in self._held
+
+    def release(self, tags: Iterable[str]) -> None:
+        """Give messages back: no attempt counts. If the database is away, they come back when their leases end."""
+        _each_queue([held for tag in tags if (held := self.take(tag)) is not None], _released)
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
@@ -191,4 +200,14 @@ def _completed(queue: Queue, claims: Sequence[Claim]) -> Sequence[Claim]:
         return claims
     except TablequeueError as error:  # the queue was deleted
         logger.warning("%s: %s", queue.name, error)
+    return []
+
+
+def _released(queue: Queue, claims: Sequence[Claim]) -> Sequence[Claim]:
+    try:
+        queue.release_many(claims)
+    except LeaseLost:
+        pass  # they are delivered again anyway
+    except TablequeueError as error:
+        logger.warning("%s: messages come back when their leases end: %s", queue.name, error)
     return []

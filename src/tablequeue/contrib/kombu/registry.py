@@ -23,6 +23,8 @@ from tablequeue.errors import Unreachable
 T = TypeVar("T")
 # How often a call is tried whose transaction met another one, or whose connection the server had closed.
 TRIES = 5
+# Milliseconds for which a deleted queue keeps its row: for so long a message may still be on its way to it.
+ON_THE_WAY = 3_600_000
 
 _metadata = sa.MetaData()
 # No queue has a table of such a name: see `tablequeue.model.names`. A time is in milliseconds since 1970, by the clock
@@ -31,7 +33,7 @@ _queues = sa.Table(
     "tq_kombu__queues",
     _metadata,
     sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("until", sa.BigInteger, nullable=False),
+    sa.Column("until", sa.BigInteger, nullable=False),  # of a deleted queue: the time of its deletion, negative
     sa.Column("body", sa.Text, nullable=False),
 )
 _consumers = sa.Table(
@@ -77,6 +79,10 @@ class Registry:
     def read_clock(self) -> None:
         self._ahead = (self._clock().timestamp() - time()) * 1000
 
+    def seconds_until(self, due: datetime | None) -> float:
+        """Return how long it is until then, by the clock of the database; 0 if that time has come."""
+        return 0.0 if due is None else max(0.0, due.timestamp() - time() - self._ahead / 1000)
+
     # -- transient queues --------------------------------------------------------------------------------------------
 
     def declare(self, queue: Transient, consumers: Sequence[str] = ()) -> None:
@@ -104,16 +110,24 @@ class Registry:
 
         return self._run(leave)
 
-    def expired(self) -> list[str]:
-        """Return the names of the queues that were not used for too long."""
-        where = sa.select(_queues.c.body).where(_queues.c.until <= self._after(0)).limit(100)
-        return [json.loads(body)["name"] for body in self._run(lambda connection: connection.scalars(where).all())]
+    def expired(self) -> list[Transient]:
+        """Return the queues that were not used for too long, and those that were deleted an hour ago."""
+        ended = sa.or_(_queues.c.until.between(1, self._after(0)), self._deleted_before(ON_THE_WAY))
+        rows = sa.select(_queues.c.body).where(ended).limit(100)
+        return [Transient(**json.loads(body)) for body in self._run(lambda connection: connection.scalars(rows).all())]
 
-    def delete(self, name: str) -> None:
-        """Forget a queue, transient or not, with its consumers and bindings."""
+    def delete(self, name: str, later: bool = False) -> None:
+        """Forget a queue, transient or not, with its consumers and bindings.
+
+        later   keep its row for an hour, so that `expired` returns it once more.
+        """
 
         def delete(connection: sa.Connection) -> None:
-            connection.execute(sa.delete(_queues).where(_queues.c.id == _hash(name)))
+            row = _queues.c.id == _hash(name)
+            if later:
+                connection.execute(sa.update(_queues).where(row, _queues.c.until > 0).values(until=-self._after(0)))
+                row = sa.and_(row, self._deleted_before(ON_THE_WAY))
+            connection.execute(sa.delete(_queues).where(row))
             for table in (_consumers, _bindings):
                 connection.execute(sa.delete(table).where(table.c.queue_id == _hash(name)))
 
@@ -147,6 +161,9 @@ class Registry:
         return [Binding(*json.loads(body)) for body in self._run(lambda connection: connection.scalars(rows).all())]
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _deleted_before(self, milliseconds: int) -> sa.ColumnElement[bool]:
+        return _queues.c.until.between(milliseconds - self._after(0), 0)
 
     def _after(self, seconds: float) -> int:
         return int(time() * 1000 + self._ahead + seconds * 1000)

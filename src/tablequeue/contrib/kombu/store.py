@@ -27,8 +27,6 @@ TRANSIENT_QUEUES = "kombu.transient"
 """The queue of the database whose groups are the transient queues."""
 # Messages expire only if their queue has that option. In such a queue, one without an expiry gets a hundred years.
 NEVER = 100 * 365 * 86400.0
-# No transient message is older than that, whatever its queue says: one that was pushed to a queue that is gone.
-LONGEST_TRANSIENT = 86400.0
 # Seconds that finished messages of transient queues stay in the history.
 TRANSIENT_HISTORY = 60.0
 # How many messages of a transient queue are counted or purged at once.
@@ -41,8 +39,9 @@ class Outgoing(NamedTuple):
     payload: str
     priority: int
     expires: float | None
-    """Seconds until it expires."""
+    """Seconds until it expires, whatever its queue says."""
     due: datetime | None
+    """When a worker may have it. The time to live of its queue begins then."""
 
 
 class Store:
@@ -62,7 +61,7 @@ class Store:
             if_exists="alter",
             groups="fair",
             payload="text",
-            expires=LONGEST_TRANSIENT,
+            expires=NEVER,
             history=TRANSIENT_HISTORY,
             max_attempts=settings.max_attempts,
         )
@@ -132,7 +131,7 @@ class Store:
                         message.payload,
                         group=stored(queue.name),
                         due=message.due,
-                        expires=_shortest(message.expires, queue.ttl, LONGEST_TRANSIENT),
+                        expires=self._expires(message, queue.ttl),
                     )
                     for queue in to_transient
                 ],
@@ -167,21 +166,15 @@ class Store:
     def purge(self, name: str) -> int:
         """Delete the messages that wait. Return their number."""
         queue = self.current(name)
-        if queue is not None:
-            return queue.purge()
-        purged = 0
-        while claims := self.transient.pop_group(stored(name), AT_ONCE):
-            self.transient.complete_many(claims)
-            purged += len(claims)
-        return purged
+        return self._purge_transient(name) if queue is None else queue.purge()
 
     def delete(self, name: str) -> None:
         """Delete a queue with its messages and bindings."""
-        self.registry.delete(name)
         queue = self.current(name)
+        self.registry.delete(name, later=queue is None)
         if queue is None:
             self._transient.discard(name)
-            self.purge(name)
+            self._purge_transient(name)
             return
         self.forget(name)
         try:
@@ -190,9 +183,13 @@ class Store:
             return  # another process was faster
 
     def delete_expired(self) -> None:
-        """Delete the transient queues that were not used for too long."""
-        for name in self.registry.expired():
-            self.delete(name)
+        """Delete the transient queues that were not used for too long, and what came to deleted ones since."""
+        for queue in self.registry.expired():
+            if queue.shared:
+                self.registry.delete(queue.name, later=True)
+                self._purge_transient(queue.name)
+            else:
+                self.delete(queue.name)
 
     def forget(self, name: str) -> None:
         """Look for the queue again at its next use: it was not there."""
@@ -223,11 +220,26 @@ class Store:
         _check(found)
         return found
 
+    def _purge_transient(self, name: str) -> int:
+        purged, group, last = 0, stored(name), 0
+        while claims := self.transient.pop_group(group, AT_ONCE):
+            self.transient.complete_many(claims)
+            purged += len(claims)
+        while waiting := self.transient.peek(AT_ONCE, state="scheduled", after=last):
+            last = waiting[-1].id
+            if ids := [each.id for each in waiting if each.group == group]:
+                purged += len(self.transient.cancel(ids).cancelled)
+        return purged
+
+    def _expires(self, message: Outgoing, ttl: float | None) -> float:
+        """Return the seconds until a message expires in a queue of that time to live."""
+        in_queue = NEVER if ttl is None else self.registry.seconds_until(message.due) + ttl
+        return min(in_queue, NEVER if message.expires is None else message.expires, NEVER)
+
     def _push(self, queue: Queue, name: str, message: Outgoing, connection: Connection | None) -> None:
-        expires = _shortest(message.expires, queue.definition.expires) if message.expires is not None else None
         options: dict[str, Any] = {
             "priority": message.priority,
-            "expires": expires,
+            "expires": self._expires(message, queue.definition.expires),
             "due": message.due,
             "connection": connection,
         }
@@ -267,10 +279,6 @@ def _check(queue: Queue) -> None:
             f"The queue {queue.name!r} was not made by kombu: its order, payload or expiry differ.",
             "Give the queue of kombu another name, or drop that one.",
         )
-
-
-def _shortest(*seconds: float | None) -> float | None:
-    return min((each for each in seconds if each is not None), default=None)
 
 
 class _Gathering(local):

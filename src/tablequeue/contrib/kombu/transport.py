@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from kombu.transport import virtual
 
-from tablequeue.contrib.kombu.channel import Channel
+from tablequeue.contrib.kombu.channel import Channel, Receiver
 from tablequeue.contrib.kombu.holdings import Holdings
 from tablequeue.contrib.kombu.settings import Settings
 from tablequeue.contrib.kombu.store import store_of
@@ -80,6 +80,8 @@ class Transport(virtual.Transport):
         self.settings = Settings.of(client.transport_options)
         self.store: Any = None
         self.holdings = Holdings(self.settings.lease, self._alive)
+        self._receivers: dict[str, dict[str, Receiver]] = {}
+        """Those of the consumers of each queue, by their tags, in the order in which they came."""
         self._watches: dict[Queue, Watch] = {}
         self._blocked: set[Watch] = set()
         """Where nothing is looked for until a channel has room again."""
@@ -121,6 +123,18 @@ class Transport(virtual.Transport):
 
     # -- consuming ---------------------------------------------------------------------------------------------------
 
+    def receives(self, queue: str, consumer_tag: str, no_ack: bool) -> None:
+        """Note the receiver of a new consumer, which kombu has made."""
+        self._receivers.setdefault(queue, {})[consumer_tag] = Receiver(self._callbacks[queue], no_ack)
+
+    def receives_no_more(self, queue: str, consumer_tag: str) -> None:
+        """Forget the receiver of a consumer. Kombu has forgotten those of the queue's other consumers too."""
+        self._receivers.get(queue, {}).pop(consumer_tag, None)
+
+    def receiver(self, queue: str) -> Receiver:
+        """Return what takes the messages of a queue that is consumed: that of its last consumer, as with kombu."""
+        return [*self._receivers[queue].values()][-1]
+
     def consumes(self, queue: str) -> None:
         """Look into a queue that has a new consumer."""
         self._watch(queue).at = 0.0
@@ -141,19 +155,41 @@ class Transport(virtual.Transport):
             self._wakeup.wait(min(left, self._pause()))
 
     def deliver(self) -> bool:
-        """Look into the tables that are due, once. Return whether a message was delivered."""
+        """Look into the tables that are due, once. Return whether a message was delivered.
+
+        An error of a consumer goes on to the caller. During an outage of the database nothing is delivered: the
+        messages that are held stay so, because their leases last longer than a restart of it.
+        """
         try:
-            delivered = self._deliver_from_due()
+            in_turn = self._begun()
         except TRANSIENT as error:
-            # The messages that are held stay so: their leases last longer than a restart of the database.
-            self._failures += 1
-            pause = backoff(self._failures)
-            logger.warning("%s Trying again in %.1f s.", error, pause)
-            for watch in self._watches.values():
-                watch.at = monotonic() + pause
-            return False
+            return self._away(error)
+        looked, found = set[Watch](), set[Watch]()
+        for channel, queue, watch in in_turn:
+            room = channel.capacity()
+            if not room:
+                self._blocked.add(watch)
+                continue
+            looked.add(watch)
+            watch.called = False  # first: a push may come during the look
+            if queue not in channel.queues:
+                continue
+            try:
+                fetched = self._fetched(channel, queue, room)
+            except TRANSIENT as error:
+                return self._away(error)
+            if fetched:
+                found.add(watch)
+                channel.hand_over()
         self._failures = 0
-        return delivered
+        for watch in looked.intersection(self._watches.values()):
+            if watch in found:
+                watch.found()
+            else:
+                watch.found_nothing()
+        for watch in self._blocked - found:
+            watch.at = INFINITE
+        return bool(found)
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         self._loop = loop
@@ -165,7 +201,8 @@ class Transport(virtual.Transport):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _deliver_from_due(self) -> bool:
+    def _begun(self) -> list[tuple[Any, str, Watch]]:
+        """Begin a look: return what `_in_turn` does."""
         self._wakeup.clear()
         if self._has_room:
             self._has_room = False  # first: another thread may set it again from now on
@@ -173,24 +210,16 @@ class Transport(virtual.Transport):
             for watch in self._blocked:
                 watch.at = 0.0 if much else monotonic() + GATHERING
             self._blocked.clear()
-        looked, found = set[Watch](), set[Watch]()
-        for channel, queue, watch in self._in_turn():
-            room = channel.capacity()
-            if not room:
-                self._blocked.add(watch)
-                continue
-            looked.add(watch)
-            watch.called = False  # first: a push may come during the look
-            if queue in channel.queues and self._delivered(channel, queue, room):
-                found.add(watch)
-        for watch in looked.intersection(self._watches.values()):
-            if watch in found:
-                watch.found()
-            else:
-                watch.found_nothing()
-        for watch in self._blocked - found:
-            watch.at = INFINITE
-        return bool(found)
+        return self._in_turn()
+
+    def _away(self, error: Exception) -> bool:
+        """Look again after a pause: the database is away."""
+        self._failures += 1
+        pause = backoff(self._failures)
+        logger.warning("%s Trying again in %.1f s.", error, pause)
+        for watch in self._watches.values():
+            watch.at = monotonic() + pause
+        return False
 
     def _in_turn(self) -> list[tuple[Any, str, Watch]]:
         """Return the consumed queues that are due, in the order in which they are looked into, with their channels.
@@ -209,9 +238,9 @@ class Transport(virtual.Transport):
         in_turn = [each for each in queues[first:] + queues[:first] if each[2] in due]
         return sorted(in_turn, key=lambda each: each[2] is not control)
 
-    def _delivered(self, channel: Any, queue: str, room: int) -> int:
+    def _fetched(self, channel: Any, queue: str, room: int) -> int:
         try:
-            return channel.deliver(queue, room)
+            return channel.fetch(queue, room)
         except QueueNotFound:
             channel.make_again(queue)
             self._consumed()
