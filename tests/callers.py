@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.servers import Kind, Place
 
@@ -31,6 +31,13 @@ def _session(place: Place, kind: Kind) -> Iterator[Caller]:
         yield Caller(session, session.commit, session.rollback)
 
 
+def _registry(place: Place, kind: Kind) -> Iterator[Caller]:
+    """The session of a thread or a request, as Flask-SQLAlchemy's `db.session`."""
+    sessions = scoped_session(sessionmaker(place.sa_engine()))
+    yield Caller(sessions, sessions.commit, sessions.rollback)
+    sessions.remove()
+
+
 def _dbapi(place: Place, kind: Kind) -> Iterator[Caller]:
     proxy = place.sa_engine().raw_connection()
     raw: Any = proxy.dbapi_connection
@@ -46,4 +53,10 @@ def _dbapi_dicts(place: Place, kind: Kind) -> Iterator[Caller]:
         yield caller
 
 
-CALLERS = {"connection": _connection, "session": _session, "dbapi": _dbapi, "dbapi with dict rows": _dbapi_dicts}
+CALLERS = {
+    "connection": _connection,
+    "session": _session,
+    "registry of sessions": _registry,
+    "dbapi": _dbapi,
+    "dbapi with dict rows": _dbapi_dicts,
+}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import tablequeue
 from tablequeue import (
@@ -112,6 +112,9 @@ def push(db: Database, emails: Queue) -> None:
     with Session(db.engine) as session:
         emails.push({"to": "eve"}, due=datetime.now(UTC), connection=session)
         session.commit()
+    registry = scoped_session(sessionmaker(db.engine))
+    emails.push({"to": "fay"}, connection=registry)
+    registry.remove()
     message = assert_type(emails.find(id), Message | None)
     assert message is not None
     assert_type(message.state, State)

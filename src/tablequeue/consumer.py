@@ -48,8 +48,9 @@ class Consumer:
 
     Made by `Database.consumer`, by the name of either. What many verbs have in common:
 
-    connection=   the transaction to act in: a SQLAlchemy Connection or Session, or a DB-API connection. The verb never
-                  commits it. None: a transaction of the verb's own, which is committed when the verb returns.
+    connection=   the transaction to act in: a SQLAlchemy Connection, Session or scoped_session (as Flask-SQLAlchemy's
+                  `db.session`), or a DB-API connection. The verb never commits it. None: a transaction of the verb's
+                  own, which is committed when the verb returns.
     now=          an aware datetime to use instead of the database's clock: leases, delays and ages count from it, and
                   it is stored as the time of the event. Use it in tests, and for messages that keep the times of
                   another system. None: the database's clock, which is the same for all processes.

@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session
 
 from tablequeue import LeaseLost, NewMessage, PayloadType, Queue, errors
 from tablequeue.aio import AsyncClaim, AsyncQueue
 from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, QueueNotFound
+from tablequeue.model.connection import own_session
 from tests import support
 from tests.async_support import claimed, in_loop, lock, refuses
 from tests.servers import KINDS, Kind, Place
@@ -44,7 +51,22 @@ def url(place: Place, driver: tuple[Kind, str]) -> sa.URL:
     return sa.make_url(place.url).set(drivername="+".join((driver[0].name, driver[1])))
 
 
-@pytest.fixture(params=["connection", "session"])
+@asynccontextmanager
+async def registry(engine: AsyncEngine) -> AsyncIterator[Any]:
+    """The session of a request, in all of its tasks."""
+    sessions = async_scoped_session(async_sessionmaker(engine), lambda: "request")
+    yield sessions
+    await sessions.remove()
+
+
+FORMS: dict[str, Callable[[AsyncEngine], AbstractAsyncContextManager[Any]]] = {
+    "connection": lambda engine: engine.connect(),
+    "session": AsyncSession,
+    "registry of sessions": registry,
+}
+
+
+@pytest.fixture(params=FORMS.values(), ids=tuple(FORMS))
 def caller(request: pytest.FixtureRequest, url: sa.URL) -> Caller:
     """`async with caller() as connection`, which has a commit and a rollback."""
 
@@ -52,7 +74,7 @@ def caller(request: pytest.FixtureRequest, url: sa.URL) -> Caller:
     async def open() -> AsyncIterator[Any]:
         engine = create_async_engine(url)
         try:
-            async with AsyncSession(engine) if request.param == "session" else engine.connect() as connection:
+            async with request.param(engine) as connection:
                 yield connection
         finally:
             await engine.dispose()
@@ -278,7 +300,7 @@ async def test_sync_verbs_in_run_sync(queue: Queue, caller: Caller) -> None:
         support.claimed(queue, connection=connection).complete(connection=connection)
 
     async with caller() as connection:
-        await connection.run_sync(work)
+        await own_session(connection).run_sync(work)
         assert counts(queue) == {}
         await connection.commit()
     assert counts(queue) == {"finished": 1}
@@ -329,7 +351,9 @@ async def test_waiting_for_a_lock_does_not_hold_up_the_loop(
 async def test_an_async_connection_is_not_for_a_sync_verb(queue: Queue, work: AsyncQueue, caller: Caller) -> None:
     async with caller() as connection:
         await connection.execute(sa.text("select 1"))
-        within = await connection.run_sync(lambda sync: sync if isinstance(sync, sa.Connection) else sync.connection())
+        within = await own_session(connection).run_sync(
+            lambda sync: sync if isinstance(sync, sa.Connection) else sync.connection()
+        )
         for wrong in (connection, within, within.connection.driver_connection):
             refusal = support.refuses(BadInput, queue.push, "x", connection=wrong)
             assert "tablequeue.aio" in refusal.remedy

@@ -22,7 +22,7 @@ from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.ext import context_of
-from tablequeue.model.connection import Connection
+from tablequeue.model.connection import Connection, own_session
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import AttemptError, Claim, checked_claims
 from tablequeue.model.options import AlterOptions
@@ -70,6 +70,7 @@ class AsyncVerbs(Generic[Own]):
 
     @staticmethod
     async def _within(connection: Any, verb: Callable[..., T], *args: Any, **options: Any) -> T:
+        connection = own_session(connection)
         if not hasattr(connection, "run_sync"):
             raise BadInput(
                 f"connection is a {type(connection).__name__}.", "Pass a SQLAlchemy AsyncConnection or AsyncSession."
@@ -166,8 +167,8 @@ class AsyncClaim:
 class AsyncConsumer(AsyncVerbs[OwnConsumer]):
     """`Consumer` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase.consumer`.
 
-    `connection=` takes a SQLAlchemy AsyncConnection or AsyncSession: the verb then acts inside that transaction and
-    never commits it. `now=` and durations are those of `Consumer`.
+    `connection=` takes a SQLAlchemy AsyncConnection, AsyncSession or async_scoped_session: the verb then acts inside
+    that transaction and never commits it. `now=` and durations are those of `Consumer`.
 
     A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect. What a
     pop claims is given back. `complete`, `fail`, `release`, and what a pop completes, are done even if they still

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput
-from tablequeue.model.connection import Connection
+from tablequeue.model.connection import Connection, own_session
 
 
 def joined(engine: Engine, connection: Connection) -> Cursor:
@@ -57,9 +57,10 @@ def _joined_raw(engine: Engine, dbapi: Any) -> Cursor:
 
 
 def _connection_of(connection: Connection | None) -> Any:
-    """Return the connection of a Session; return anything else unchanged."""
+    """Return the connection of a Session, or of the current one of a registry; return anything else unchanged."""
     # A caller with a Session has imported sqlalchemy.orm. An import here would be a third of `import tablequeue`.
     # Another thread may be importing it: then it has no Session yet, and nobody has one.
+    connection = own_session(connection)
     session = getattr(sys.modules.get("sqlalchemy.orm"), "Session", None)
     return connection.connection() if session is not None and isinstance(connection, session) else connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # not at run time: these modules of SQLAlchemy take a third of the time of `import tablequeue`
@@ -16,9 +17,30 @@ if TYPE_CHECKING:  # not at run time: these modules of SQLAlchemy take a third o
 
     # The verbs of tablequeue.aio have the types of the others, and take the async ones only; the others refuse these.
     Connection: TypeAlias = (
-        sa.Connection | orm.Session | DriverConnection | asyncio.AsyncConnection | asyncio.AsyncSession
+        sa.Connection
+        | orm.Session
+        | orm.scoped_session[Any]
+        | DriverConnection
+        | asyncio.AsyncConnection
+        | asyncio.AsyncSession
+        | asyncio.async_scoped_session[Any]
     )
 else:
     Connection = Any
+
+# The registries of SQLAlchemy: each gives the one session of a thread, a request or a task. Flask-SQLAlchemy's
+# `db.session` is one.
+_REGISTRIES = (("sqlalchemy.orm", "scoped_session"), ("sqlalchemy.ext.asyncio", "async_scoped_session"))
+
+
+def own_session(connection: Any) -> Any:
+    """Return the current session of a registry of sessions; return anything else unchanged."""
+    # A caller with a registry has imported its module. An import here would be a third of `import tablequeue`.
+    for module, name in _REGISTRIES:
+        registry = getattr(sys.modules.get(module), name, None)
+        if registry is not None and isinstance(connection, registry):
+            return connection()
+    return connection
+
 
 __all__ = ["Connection"]
