@@ -303,6 +303,12 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
         raise BadUrl(cause, "Correct the URL before the ://.") from None
     # Before SQLAlchemy imports the driver: no error must tell people to install one that is of no use here.
     engine_type = _load(kind, driver, chosen="+" in parsed.drivername)
+    if parsed.host and not engine_type.has_servers:
+        path = "/".join(filter(None, (parsed.host, parsed.database)))
+        raise BadUrl(
+            f"The database URL names the server {parsed.host!r}, and {kind} has files.",
+            f"Write three slashes before a relative path, and four before an absolute one: {kind}:///{path}.",
+        )
     preferred = engine_type.drivers[0]
     arguments = {name: value for name, value in engine_type.connect_args.items() if name not in parsed.query}
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import ALL, Backoff, Database, Definition, Queue, Rate
+from tablequeue import ALL, Backoff, Database, Definition, NewMessage, Queue, Rate
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers
 from tablequeue.ext import context_of
 from tablequeue.verbs import context
@@ -109,6 +109,45 @@ def test_features_are_switched_on_and_changed(db: Database) -> None:
     assert queue.push("y", key="a", on_conflict="return", now=at(200)) == id
     queue.alter(expires=120)
     assert db.queue("work").definition.expires == 120
+
+
+def test_the_remedy_is_alter_where_nothing_is_lost(db: Database) -> None:
+    """The queue is there with its messages: nobody is told to drop it, or to create another one without need."""
+    queue = db.create_queue("work", lease=60)
+    queue.push("x")
+    claim = claimed(queue)
+    db.create_topic("events").subscribe("mail", lease=60)
+    for call in (
+        lambda: db.create_queue("work", lease=120),
+        lambda: db.create_queue("work", lease=120, expires=60, results=True),
+        lambda: db.topic("events").subscribe("mail", lease=120),
+    ):
+        assert refuses(QueueDiffers, call).remedy.endswith("by alter() or `queue alter`: its messages stay.")
+    for option, call in {
+        "results": lambda: claim.complete(result=3),
+        " results": lambda: queue.result(1),
+        "expires": lambda: queue.push("x", expires=5),
+        " expires": lambda: queue.push_many([NewMessage("x", expires=5)]),
+        "unique_for": lambda: queue.push("x", key="k", unique_for=5),
+    }.items():
+        assert f"by alter({option.strip()}=" in refuses(BadInput, call).remedy
+
+
+def test_the_remedy_is_another_queue_where_alter_cannot_help(db: Database) -> None:
+    queue = db.create_queue("work", history="none")
+    db.create_topic("events", keep=60)
+    for call in (
+        lambda: db.create_queue("work", order="lifo", lease=120, history="none"),
+        lambda: db.create_queue("work"),
+        lambda: db.create_topic("events"),
+        lambda: db.create_queue("events"),
+    ):
+        words = refuses(QueueDiffers, call).remedy
+        assert words.startswith("Open it with ")
+        assert "alter" not in words
+        assert "drop" not in words
+    for verb in (lambda: queue.result(1), lambda: db.topic("events").push_many([NewMessage("x", expires=5)])):
+        assert "alter" not in refuses(BadInput, verb).remedy
 
 
 def test_features_are_switched_off_and_on_again(place: Place) -> None:

@@ -60,6 +60,8 @@ class EngineBase(Words):
 
     Each has the options of its URLs that `drivers[0]` names differently; "" for an option that `drivers[0]` lacks.
     """
+    has_servers: ClassVar = True
+    """Whether its URLs name a server; else they name a file."""
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
     schema_version: ClassVar[int] = 1

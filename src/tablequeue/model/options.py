@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TypedDict
 
-from tablequeue.model.definition import Delivery, Groups, History, Keep, Order, PayloadType
+from tablequeue.model.definition import Definition, Delivery, Groups, History, Keep, Kind, Order, PayloadType
 from tablequeue.model.pacing import Backoff, Duration, Rate
 
 
@@ -65,3 +66,20 @@ class AlterOptions(TypedDict, total=False):
     unique_for: Duration | None
     results: bool
     labels: Mapping[str, str | None]
+
+
+# What `alter` can change; the rest of a definition is in the tables that hold messages.
+ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
+    "queue": tuple(AlterOptions.__annotations__),
+    "subscription": ("lease", "max_attempts", "backoff"),
+    "topic": (),
+}
+
+
+def fixed(there: Definition, wanted: Definition) -> str | None:
+    """Return the first option that `alter` cannot change to that of the wanted definition; else None."""
+    for field in dataclasses.fields(there):
+        differs = getattr(there, field.name) != getattr(wanted, field.name)
+        if differs and field.name not in ALTERABLE[there.kind]:
+            return field.name
+    return None if there.keeps_history == wanted.keeps_history else "history"

@@ -12,16 +12,10 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
-from tablequeue.model.definition import Definition, Kind
-from tablequeue.model.options import AlterOptions
+from tablequeue.model.definition import Definition
+from tablequeue.model.options import ALTERABLE, fixed
 from tablequeue.verbs import catalogue, dead_letters
 from tablequeue.verbs.dependency_ends import awaited
-
-# What can be altered; the rest of a definition is in the tables that hold messages.
-ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
-    "queue": tuple(AlterOptions.__annotations__),
-    "subscription": ("lease", "max_attempts", "backoff"),
-}
 
 
 def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
@@ -83,11 +77,8 @@ def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
         labels = {**definition.labels, **options["labels"]}
         options = {**options, "labels": {name: text for name, text in labels.items() if text is not None}}
     wanted = dataclasses.replace(definition, **options)
-    for name in fields:
-        if name not in ALTERABLE[definition.kind] and getattr(wanted, name) != getattr(definition, name):
-            raise _fixed(definition, wanted, name)
-    if wanted.keeps_history != definition.keeps_history:
-        raise _fixed(definition, wanted, "history")
+    if (name := fixed(definition, wanted)) is not None:
+        raise _fixed(definition, wanted, name)
     return wanted
 
 

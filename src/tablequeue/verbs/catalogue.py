@@ -22,6 +22,7 @@ from tablequeue.model.definition import (
     kind_of,
 )
 from tablequeue.model.names import check_full_name, check_name, subscription_of, table_of, topic_table_of
+from tablequeue.model.options import fixed
 from tablequeue.verbs import dead_letters
 from tablequeue.verbs.context import Context
 
@@ -65,12 +66,15 @@ def same(there: Table, definition: Definition) -> Table:
     if there.definition.kind != kind:
         raise QueueDiffers(
             f"{there.name!r} is a {there.definition.kind}.",
-            f"Open it with {there.definition.kind}(), or drop it first.",
+            f"Open it with {there.definition.kind}(), or choose another name.",
         )
     if differences := there.definition.differences(definition):
+        way = "give the new one another name."
+        if fixed(there.definition, definition) is None:
+            way = "alter it, by alter() or `queue alter`: its messages stay."
         raise QueueDiffers(
             f"The {kind} {there.name!r} is there with another definition ({'; '.join(differences)}).",
-            f"Open it with {kind}(), or drop it first.",
+            f"Open it with {kind}(); or {way}",
         )
     return there
 

@@ -33,7 +33,7 @@ CHOSEN_GROUP = Ways(
         ),
         "limited or at_most_once": Refusal(
             "The {queue} has limits, or delivers at most once: no group of it can be chosen.",
-            "Use pop_many, or create a queue without them.",
+            "Use pop_many; or switch concurrency and rate off by alter().",
         ),
     }
 )

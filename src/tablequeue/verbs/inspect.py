@@ -81,7 +81,8 @@ def history_rows(context: Context, low: int, high: int, limit: int) -> list[Row]
 def need_history(context: Context) -> None:
     if not context.table.definition.keeps_history:
         raise BadInput(
-            f"The queue {context.table.name!r} keeps no history.", "Create a queue with history='keep' to have one."
+            f"The queue {context.table.name!r} keeps no history.",
+            "Create a queue with history='keep' to have one, and move the messages there.",
         )
 
 

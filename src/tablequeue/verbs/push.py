@@ -60,21 +60,26 @@ NOTHING = Options(None, None, None, None, None)
 REFUSED: Ways[tuple[tuple[str, ...], Refusal]] = Ways(
     {
         "topic": (
-            ("delay", "due"),
-            Refusal("A topic delivers its messages at once.", "Leave delay and due out, or push into a queue."),
+            ("delay", "due", "expires", "unique_for"),
+            Refusal(
+                "A topic delivers its messages at once, and they do not expire.",
+                "Leave delay, due, expires and unique_for out, or push into a queue.",
+            ),
         ),
         "not expires": (
             ("expires",),
             Refusal(
                 "The messages of the {queue} do not expire.",
-                "Leave expires out, or create a queue with expires, the seconds of a message without its own.",
+                "Leave expires out; or alter the queue, by alter(expires=...) or `queue alter --expires`, with the "
+                "seconds of messages without their own.",
             ),
         ),
         "not unique_for": (
             ("unique_for",),
             Refusal(
                 "The keys of the {queue} are taken until their messages are finished.",
-                "Leave unique_for out, or create a queue with unique_for, the seconds of a key without its own.",
+                "Leave unique_for out; or alter the queue, by alter(unique_for=...) or `queue alter --unique-for`, "
+                "with the seconds of keys without their own.",
             ),
         ),
     }

@@ -21,10 +21,19 @@ from tablequeue.verbs.refusals import Refusal, check
 # Seconds between two looks at a message: the first pause, and the longest, up to which it doubles. The looks are for
 # ends of which no notification tells: in a caller's transaction, and of messages that did not finish.
 PAUSES = (0.02, 0.5)
+_ON = "alter the queue, by alter(results=True) or `queue alter --results`."
 # The queues that keep no results refuse to keep one, and to wait for one.
 KEEPS, WAITS = (
-    Ways({"not results": Refusal("The {queue} keeps no results.", remedy)})
-    for remedy in ("Leave the result out, or create a queue with results=True.", "Create a queue with results=True.")
+    Ways(
+        {
+            "subscription or none": Refusal("The {queue} keeps no results.", elsewhere),
+            "not results": Refusal("The {queue} keeps no results.", here),
+        }
+    )
+    for elsewhere, here in (
+        ("Leave the result out, or create a queue with results=True.", f"Leave the result out; or {_ON}"),
+        ("Create a queue with results=True.", f"A{_ON[1:]} It keeps those of messages that are finished then."),
+    )
 )
 _UNFINISHED = ("ready", "scheduled", "blocked", "in_progress")
 

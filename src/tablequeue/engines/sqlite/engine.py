@@ -49,6 +49,7 @@ class SQLite(Engine):
     task_results = SQLiteTaskResults()
     checks = CHECKS
     drivers = ("pysqlite",)
+    has_servers = False
     async_drivers: ClassVar = {"aiosqlite": {}}
     # A heap promises no order; by id costs nothing.
     ready_index: ClassVar = {
