@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,11 @@ def db(url: str) -> Database:
 
 @pytest.fixture
 def run(url: str) -> Run:
-    def run(*words: object, input: str | bytes | None = None, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, [*map(str, words)], input=input, env={"TABLEQUEUE_URL": url})
+    def run(
+        *words: object, input: str | bytes | None = None, code: int = 0, env: Mapping[str, str] | None = None
+    ) -> Result:
+        environment = {"TABLEQUEUE_URL": url, **(env or {})}
+        result = CliRunner().invoke(main, [*map(str, words)], input=input, env=environment)
         assert result.exit_code == code, (result.output, result.exception)
         return result
 

@@ -46,7 +46,7 @@ COMMANDS = [
     "move work new",
     "batch show 1",
     "batch results 1",
-    "batch cancel 1",
+    "batch cancel 1 --yes",
     "history list work",
     "archive work --to lake --older-than 0",
     "lost work",

@@ -26,11 +26,11 @@ def test_show_and_cancel(run: Run, db: Database) -> None:
         1,
     ]
     assert "in_progress  1\n" in run("batch", "show", batch.id).stdout
-    assert run("batch", "cancel", batch.id).stdout == "3 cancelled or told to stop\n"
+    assert run("batch", "cancel", batch.id, "--yes").stdout == "3 cancelled or told to stop\n"
     assert ended.pop() is None, "a consumer has one of its messages"
     held.fail("stopped")
     assert claimed(ended).headers["tablequeue-batch"]["cancelled"] == 3
-    assert lines(run("batch", "cancel", batch.id, "--json")) == [{"batch": batch.id, "cancelled": 0}]
+    assert lines(run("batch", "cancel", batch.id, "--yes", "--json")) == [{"batch": batch.id, "cancelled": 0}]
 
 
 def test_results(run: Run, db: Database) -> None:

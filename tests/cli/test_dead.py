@@ -51,7 +51,7 @@ def test_dead_redrive_and_purge(run: Run, dead: Queue) -> None:
     assert run("dead", "redrive", "emails", "--id", 1, "--id", 99).stdout == "1 redriven\n"
     assert lines(run("dead", "purge", "emails", "--id", 2, "--json")) == [{"purged": 1}]
     assert lines(run("dead", "--json", "redrive", "emails")) == [{"redriven": 1}]
-    assert run("dead", "purge", "emails").stdout == "0 purged\n"
+    assert run("dead", "purge", "emails", "--yes").stdout == "0 purged\n"
     assert dead.stats().ready == 2
     assert run("dead", "list", "emails").stdout == ""
 
@@ -86,8 +86,8 @@ def test_filters(run: Run, grouped: Queue, filters: str, ids: list[int]) -> None
     assert run("dead", "redrive", "grouped", *words).stdout == f"{len(ids)} redriven\n"
     left = [message.id for message in grouped.dead()]
     assert left == sorted({1, 2, 3, 4} - {*ids})
-    assert run("dead", "purge", "grouped", *words).stdout == "0 purged\n"
-    assert run("dead", "purge", "grouped").stdout == f"{len(left)} purged\n"
+    assert run("dead", "purge", "grouped", *words, "--yes").stdout == "0 purged\n"
+    assert run("dead", "purge", "grouped", "--yes").stdout == f"{len(left)} purged\n"
 
 
 def test_a_filter_that_is_empty_is_not_all(run: Run, grouped: Queue) -> None:
@@ -128,6 +128,6 @@ def test_history(run: Run, db: Database) -> None:
     assert all(len(line) <= 80 for line in table.splitlines())
     assert [each["id"] for each in lines(run("history", "list", "emails", "--json"))] == [2, 1]
     assert [each["id"] for each in lines(run("history", "list", "emails", "-n", 1, "--json"))] == [2]
-    assert run("history", "purge", "emails", "--older-than", 3600).stdout == "0 purged\n"
-    assert lines(run("history", "purge", "emails", "--older-than", 0, "--json")) == [{"purged": 2}]
+    assert run("history", "purge", "emails", "--older-than", 3600, "--yes").stdout == "0 purged\n"
+    assert lines(run("history", "purge", "emails", "--older-than", 0, "--yes", "--json")) == [{"purged": 2}]
     assert run("history", "list", "emails").stdout == ""

@@ -100,20 +100,6 @@ def test_list_show_stats(run: Run) -> None:
     assert all(len(line) <= 80 for line in table.splitlines())
 
 
-def test_drop_and_purge_want_to_be_confirmed(run: Run, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    emails = db.create_queue("emails")
-    emails.push_many([1, 2])
-    for verb in ("purge", "drop"):
-        assert "--yes" in run("queue", verb, "emails", code=1).stderr
-    assert emails.stats().ready == 2
-    assert run("queue", "purge", "emails", "--yes").stdout == "2 purged\n"
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True)
-    run("queue", "drop", "emails", input="n\n", code=1)
-    assert db.queues() == ["emails"]
-    assert run("queue", "drop", "emails", input="y\n").stdout == "emails dropped\n"
-    assert db.queues() == []
-
-
 def test_create_takes_every_option_of_version_2(run: Run, db: Database) -> None:
     for name, options, expected in (
         ("one", "--strict --history 60", Definition(strict=True, history=60)),

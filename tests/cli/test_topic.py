@@ -141,8 +141,8 @@ def test_the_commands_of_queues(run: Run, events: Topic, mail: Subscription) -> 
     assert "events/mail" in run("top", "events/mail").stdout
     assert lines(run("queue", "show", "events/mail", "--json"))[0]["stats"]["ready"] == 0
     run("history", "list", "events/mail")
-    run("history", "purge", "events/mail", "--older-than", 0)
-    run("dead", "purge", "events/mail")
+    run("history", "purge", "events/mail", "--older-than", 0, "--yes")
+    run("dead", "purge", "events/mail", "--yes")
     run("stream", "list", "events/mail")
     assert "Nothing was found" in run("doctor", "events/mail").stdout
     assert counts(mail) in ({}, {"finished": 5}, {"finished": 6})

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Group, Settings
+from tablequeue.cli.commands import Group, Settings, confirm, say_none, yes
 from tablequeue.cli.messages import time_text
 from tablequeue.cli.options import COUNT, ID
 from tablequeue.cli.output import print_fields, print_json, print_table
@@ -35,7 +35,9 @@ def list_(settings: Settings, queue: str, number: int, after: int) -> None:
     with settings.database() as database:
         found = progress_of_open(context_of(database.queue(queue)), number, after)
     rows = [_values(batch, progress) for batch, progress in found.items()]
-    if settings.json:
+    if not rows:
+        say_none(f"{queue!r} has no open batch.")
+    elif settings.json:
         for values in rows:
             print_json(values)
     else:
@@ -68,7 +70,9 @@ def results(settings: Settings, id: int, number: int, after: int) -> None:
     """List the results of the finished messages of the batch ID, by the ids of the messages."""
     with settings.database() as database:
         found = database.batch(id).results(number, after=after)
-    if settings.json:
+    if not found:
+        say_none(f"The batch {id} has no result.")
+    elif settings.json:
         for message, result in found.items():
             print_json({"id": message, "result": result})
     else:
@@ -77,15 +81,18 @@ def results(settings: Settings, id: int, number: int, after: int) -> None:
 
 @batch.command()
 @click.argument("id", type=ID)
+@yes
 @click.pass_obj
-def cancel(settings: Settings, id: int) -> None:
+def cancel(settings: Settings, id: int, yes: bool) -> None:
     """Cancel the messages of the batch ID, with its dead letters. Consumers of those in progress are told to stop.
 
     The batch ends with the last message, and pushes its callback, which says how many were cancelled. After an
     interruption, run the command again.
     """
     with settings.database() as database:
-        cancelled = database.batch(id).cancel()
+        batch = database.batch(id)
+        confirm(yes, f"Cancel every message of the batch {id} of the queue {batch.queue!r}?")
+        cancelled = batch.cancel()
     if settings.json:
         print_json({"batch": id, "cancelled": cancelled})
     else:

@@ -28,7 +28,7 @@ REFUSED, USAGE, EMPTY, UNPRINTED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 4, 130, 14
 
 @dataclass
 class Settings:
-    """The options before the command."""
+    """The options of all commands."""
 
     url: str | None = None
     schema: str | None = None
@@ -39,8 +39,7 @@ class Settings:
     def database(self) -> Iterator[Database]:
         if not self.url:
             raise click.UsageError(
-                "No database is given. Set TABLEQUEUE_URL, or write --url before the command: "
-                "tablequeue --url sqlite:///work.db ..."
+                "No database is given. Set TABLEQUEUE_URL, or write --url: tablequeue --url sqlite:///work.db ..."
             )
         from tablequeue.database import connect
 
@@ -71,8 +70,8 @@ class Settings:
             yield found.subscription(own)
 
 
-class _Json:
-    """Gives a command the option --json, so that it can be written anywhere."""
+class _Shared:
+    """Gives a command the options of all commands, so that they can be written anywhere. The last one counts."""
 
     params: list[click.Parameter]
 
@@ -83,18 +82,24 @@ class _Json:
             is_flag=True,
             is_eager=True,  # so that a wrong option after it is already reported as JSON
             expose_value=False,
-            callback=_set_json,
+            callback=_set,
             help="Print JSON, one value a line.",
         )
         self.params.append(option)
+        own = {word for param in self.params for word in param.opts}
+        for word in ("--url", "--schema", "--name"):
+            if word not in own:
+                # Shown in the help of `tablequeue`. Named so that it does not meet an argument NAME.
+                names = [word, f"shared_{word[2:]}"]
+                self.params.append(click.Option(names, expose_value=False, callback=_set, hidden=True))
 
 
-def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    settings = ctx.ensure_object(Settings)
-    settings.json = settings.json or value
+def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value:
+        setattr(ctx.ensure_object(Settings), param.opts[0][2:], value)
 
 
-class Command(_Json, click.Command):
+class Command(_Shared, click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # The value of --groups may be left out. So another word after it is not its value: it may be a queue's name.
         given = [
@@ -105,7 +110,7 @@ class Command(_Json, click.Command):
         return super().parse_args(ctx, given)
 
 
-class Group(_Json, click.Group):
+class Group(_Shared, click.Group):
     command_class = Command
 
 
@@ -160,6 +165,11 @@ def report(settings: Settings, done: str, count: int) -> None:
         click.echo(f"{count} {done}")
 
 
+def say_none(words: str) -> None:
+    """Say that there is nothing to list: on stderr, for a program reads the output."""
+    click.echo(words, err=True)
+
+
 def topic_and_name(subscription: str) -> tuple[str, str]:
     """Return the two parts of the name of a subscription, such as events/mail."""
     topic, slash, name = subscription.partition("/")
@@ -168,6 +178,9 @@ def topic_and_name(subscription: str) -> tuple[str, str]:
             f"{subscription!r} is no name of a subscription.", "Write its topic, a slash and its name: events/mail."
         )
     return topic, name
+
+
+yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def confirm(yes: bool, question: str) -> None:

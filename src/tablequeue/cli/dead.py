@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Group, Settings, report
+from tablequeue.cli.commands import Group, Settings, confirm, report, yes
 from tablequeue.cli.messages import payload_text, print_errors, print_messages, set_fields, time_text
 from tablequeue.cli.options import COUNT, ID, F
 from tablequeue.cli.output import print_fields
@@ -63,11 +63,12 @@ def list_(settings: Settings, /, queue: str, number: int, **options: Any) -> Non
     with settings.consumer(queue) as source:
         messages = list(islice(_find(source, **options), number))
         kind = source.definition.payload
-    if options["ids"] and not settings.json:
+    if options["ids"] and messages and not settings.json:
         for message in messages:
             _print(message, kind)
     else:
-        print_messages(settings, messages, kind, "id", "attempts", "last error")
+        none = f"{queue!r} has no dead letter{' of these' if any(options.values()) else ''}."
+        print_messages(settings, messages, kind, none, "id", "attempts", "last error")
 
 
 @dead.command()
@@ -83,11 +84,22 @@ def redrive(settings: Settings, /, queue: str, **options: Any) -> None:
 @dead.command()
 @click.argument("queue")
 @filters
+@yes
 @click.pass_obj
-def purge(settings: Settings, /, queue: str, **options: Any) -> None:
-    """Delete the dead letters of QUEUE."""
+def purge(settings: Settings, /, queue: str, yes: bool, **options: Any) -> None:
+    """Delete the dead letters of QUEUE.
+
+    It asks before, unless each of them is named by --id.
+    """
     with settings.consumer(queue) as source:
+        confirm(yes or bool(options["ids"]), f"Delete {_named(**options)} of the queue {queue!r}?")
         report(settings, "purged", source.purge_dead(_which(**options)))
+
+
+def _named(ids: tuple[int, ...], **filters: str | None) -> str:
+    """Return what the question calls the dead letters that pass the filters."""
+    given = [f"{name} {value!r}" for name, value in filters.items() if value is not None]
+    return f"the dead letters with {' and '.join(given)}" if given else "every dead letter"
 
 
 def _which(ids: tuple[int, ...], **filters: str | None) -> Which:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Group, Settings, report
+from tablequeue.cli.commands import Group, Settings, confirm, report, yes
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT, Age
 
@@ -26,7 +26,8 @@ def list_(settings: Settings, queue: str, number: int) -> None:
     with settings.consumer(queue) as source:
         messages = source.history(number)
         kind = source.definition.payload
-    print_messages(settings, messages, kind, "id", "finished", "consumer", "wait", "run")
+    none = f"No message is in the history of {queue!r}."
+    print_messages(settings, messages, kind, none, "id", "finished", "consumer", "wait", "run")
 
 
 @history.command()
@@ -34,11 +35,13 @@ def list_(settings: Settings, queue: str, number: int) -> None:
 @click.option(
     "--older-than", type=Age(), required=True, help="Only those that ended so long ago: 30d, 12h, or seconds."
 )
+@yes
 @click.pass_obj
-def purge(settings: Settings, queue: str, older_than: float) -> None:
+def purge(settings: Settings, queue: str, older_than: float, yes: bool) -> None:
     """Delete old messages from the history of QUEUE.
 
     A queue that was created with --history SECONDS does this by itself, at its claims.
     """
     with settings.consumer(queue) as source:
+        confirm(yes, f"Delete every message of the history of {queue!r} that ended {older_than:,g} s ago or before?")
         report(settings, "purged", source.purge_history(older_than))

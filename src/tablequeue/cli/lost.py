@@ -22,4 +22,6 @@ def lost(settings: Settings, queue: str, number: int, older_than: float | None) 
     with settings.queue(queue) as source:
         messages = source.lost(number, older_than=older_than)
         kind = source.definition.payload
-    print_messages(settings, messages, kind, "id", "popped", "consumer", "last error")
+    print_messages(
+        settings, messages, kind, f"No message of {queue!r} is lost.", "id", "popped", "consumer", "last error"
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Settings
+from tablequeue.cli.commands import Settings, say_none
 from tablequeue.cli.output import one_line, print_fields, print_json, print_table
 from tablequeue.model.message import Claim, Message
 from tablequeue.model.payload import Unreadable, json_text
@@ -104,16 +104,20 @@ def print_messages(
     settings: Settings,
     messages: Sequence[Message],
     kind: str,
+    none: str,
     *columns: str,
     progress: Mapping[int, Progress] = MappingProxyType({}),
     waits: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
     """Print messages as JSON, or as a table of these columns and the payloads, which are of that kind.
 
+    none       what to say if there are no messages.
     progress   what their consumers have reported, by the ids of the messages.
     waits      for how many others they wait; those that wait for none are left out.
     """
-    if settings.json:
+    if not messages:
+        say_none(none)
+    elif settings.json:
         for message in messages:
             record = record_of(message)
             if (reported := progress.get(message.id)) is not None:
@@ -121,7 +125,7 @@ def print_messages(
             if (others := waits.get(message.id)) is not None:
                 record["waits_for"] = others
             print_json(record)
-    elif messages:
+    else:
         cells = {name: [*map(COLUMNS[name], messages)] for name in (*columns, *OPTIONAL)}
         cells = {name: column for name, column in cells.items() if name not in OPTIONAL or any(column)}
         if waits:

@@ -30,8 +30,8 @@ def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
         progress = reported(context_of(source), messages)
         others = waits(context_of(source), messages)
         kind, order = source.definition.payload, source.definition.order
-    if not messages:
-        click.echo(f"No message is {state.replace('_', ' ')} in {queue!r}.", err=True)
-        ctx.exit(EMPTY)
+    none = f"No message is {state.replace('_', ' ')} in {queue!r}."
     time = "due" if state == "scheduled" or order == "due" else "pushed"
-    print_messages(settings, messages, kind, "id", "attempts", time, progress=progress, waits=others)
+    print_messages(settings, messages, kind, none, "id", "attempts", time, progress=progress, waits=others)
+    if not messages:
+        ctx.exit(EMPTY)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tablequeue.cli.commands import Group, Settings, check_schema, confirm
+from tablequeue.cli.commands import Group, Settings, check_schema, confirm, say_none, yes
 from tablequeue.cli.options import (
     Seconds,
     alter_options,
@@ -73,11 +73,14 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
 def list_(settings: Settings) -> None:
     """Print the names of all queues, one a line."""
     with settings.database() as database:
-        for name in database.queues():
-            if settings.json:
-                print_json({"queue": name})
-            else:
-                click.echo(name)
+        names = database.queues()
+    for name in names:
+        if settings.json:
+            print_json({"queue": name})
+        else:
+            click.echo(name)
+    if not names:
+        say_none("There is no queue.")
 
 
 @queue.command()
@@ -179,7 +182,7 @@ def resume(settings: Settings, name: str) -> None:
 
 @queue.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes
 @click.pass_obj
 def drop(settings: Settings, name: str, yes: bool) -> None:
     """Drop the queue NAME with all its messages and its history."""
@@ -194,7 +197,7 @@ def drop(settings: Settings, name: str, yes: bool) -> None:
 
 @queue.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes
 @click.pass_obj
 def purge(settings: Settings, name: str, yes: bool) -> None:
     """Delete the waiting messages of the queue NAME: ready, scheduled and blocked ones.

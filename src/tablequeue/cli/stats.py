@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Command, Settings
+from tablequeue.cli.commands import Command, Settings, say_none
 from tablequeue.cli.output import Estimate, finished_cell, print_json, print_table, stats_record
 from tablequeue.errors import TablequeueError
 from tablequeue.verbs.readable import in_progress, notes_of
@@ -45,7 +45,9 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
                 grouped = grouped or source.definition.grouped
             except TablequeueError as error:
                 refused.append(error)  # one bad queue does not hide the others
-    if settings.json:
+    if not found and not refused:
+        say_none("There is no queue.")
+    elif settings.json:
         for each in found:
             print_json(stats_record(each))
     elif found:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tablequeue.bulk import stream as streams
-from tablequeue.cli.commands import Group, Settings, report
+from tablequeue.cli.commands import Group, Settings, report, say_none
 from tablequeue.cli.messages import time_text
 from tablequeue.cli.output import print_json, print_table
 from tablequeue.spark.reconcile import reconcile as reconcile_checkpoint
@@ -29,7 +29,9 @@ def list_(settings: Settings, queue: str) -> None:
     """
     with settings.consumer(queue) as source:
         states = streams.streams(source)
-    if settings.json:
+    if not states:
+        say_none(f"{queue!r} has no stream.")
+    elif settings.json:
         for state in states:
             print_json(dataclasses.asdict(state))
     else:

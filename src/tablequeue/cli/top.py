@@ -85,7 +85,7 @@ def _collect(database: Database, queue: str | None) -> list[Collected]:
 
 
 def _frame(collected: Sequence[Collected], width: int, *, everybody: bool) -> Text:
-    lines: list[Text] = []
+    lines = [] if collected else [Text("There is no queue.", "dim")]
     above = None
     for stats, error in collected:
         if error is not None:

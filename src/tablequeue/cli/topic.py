@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Group, Settings, check_schema, confirm, topic_and_name
+from tablequeue.cli.commands import Group, Settings, check_schema, confirm, say_none, topic_and_name, yes
 from tablequeue.cli.options import OPTIONS, Start, definition_options, fields_of
 from tablequeue.cli.output import print_fields, print_json, print_table
 from tablequeue.ext import context_of
@@ -51,11 +51,14 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
 def list_(settings: Settings) -> None:
     """Print the names of all topics, one a line."""
     with settings.database() as database:
-        for name in database.topics():
-            if settings.json:
-                print_json({"topic": name})
-            else:
-                click.echo(name)
+        names = database.topics()
+    for name in names:
+        if settings.json:
+            print_json({"topic": name})
+        else:
+            click.echo(name)
+    if not names:
+        say_none("There is no topic.")
 
 
 @topic.command()
@@ -77,7 +80,7 @@ def show(settings: Settings, name: str) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes
 @click.pass_obj
 def drop(settings: Settings, name: str, yes: bool) -> None:
     """Drop the topic NAME with all its messages and all its subscriptions."""
@@ -118,7 +121,7 @@ def subscribe(settings: Settings, /, subscription: str, start: Any, **options: A
 
 @topic.command()
 @click.argument("subscription", metavar="TOPIC/NAME")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes
 @click.pass_obj
 def unsubscribe(settings: Settings, subscription: str, yes: bool) -> None:
     """Drop the subscription NAME of a topic, with its dead letters and its history. The topic keeps its messages."""
