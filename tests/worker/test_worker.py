@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from tablequeue import Backoff, Claim, Database, Queue
+from tablequeue.aio import AsyncDatabase
+from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput, QueueNotFound
 from tablequeue.model.message import LONGEST_ERROR
 from tablequeue.worker import Handler, Retry, Snooze, Worker, fetcher
@@ -336,7 +339,7 @@ def test_a_server_that_hangs_up_costs_a_moment(place: Place, db: Database, queue
     assert counts(place.open().queue("work")) == {"finished": 2}
 
 
-def test_what_cannot_be_a_worker() -> None:
+def test_what_cannot_be_a_worker(db: Database) -> None:
     refuses(BadInput, Worker, maximum=0)
     refuses(BadInput, Worker, minimum=-1)
     refuses(BadInput, Handler, "work", "no function")
@@ -349,12 +352,42 @@ def test_what_cannot_be_a_worker() -> None:
     refuses(BadInput, Retry, "soon")
     worker = of(handlers.by_payload)
     refuses(BadInput, worker.add, Handler("work", handlers.by_payload))
-    refuses(BadInput, Worker().run, None)
+    assert "no handler" in refuses(BadInput, Worker().run, db).cause
     worker.minimum = 5
-    refuses(BadInput, worker.run, None)
+    assert "5 consumers" in refuses(BadInput, worker.run, db).cause
     for target in ("", "tests", "tests:", "no_such_module:x", "tests.worker.handlers:nobody"):
         refuses(BadInput, import_target, target)
     assert import_target("tests.worker.handlers:by_payload") is handlers.by_payload
+
+
+def test_a_handler_without_its_queue_is_refused() -> None:
+    """`@worker.handler` without parentheses would take the function for the name, and never run it."""
+    worker = Worker()
+    error = refuses(BadInput, worker.handler, handlers.by_payload)
+    assert "'by_payload'" in error.cause
+    assert '@worker.handler("emails")' in error.remedy
+    assert worker.handlers == {}
+
+
+def test_a_worker_takes_the_database_of_its_threads(db: Database) -> None:
+    with_async = AsyncDatabase(db, Threads(1), None)
+    for wrong in (with_async, db.engine, None):
+        error = refuses(BadInput, of(handlers.by_payload_async).run, wrong)
+        assert type(wrong).__name__ in error.cause
+
+
+def test_a_worker_says_what_it_runs(db: Database, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="tablequeue.worker")
+    worker = of(handlers.by_payload, consumers=3)
+    worker.every("0 8 * * *", "work", "x", name="daily")
+    queue.push("last")
+    worker.handlers["work"] = replace(worker.handlers["work"], function=lambda message: worker.stop())
+    worker.run(db)
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == "started: work (at most 3 consumers), daily (pushes to work)"
+    caplog.clear()
+    of(handlers.by_payload).run(db, drain=True)
+    assert caplog.records[0].getMessage() == "started: work (at most 4 consumers)"
 
 
 def test_the_decorator_leaves_the_function_as_it_is(db: Database, queue: Queue) -> None:

@@ -94,6 +94,11 @@ class Worker:
 
         The function itself stays as it is.
         """
+        if not isinstance(queue, str):  # of a bare @worker.handler, the function
+            raise BadInput(
+                f"The queue of a handler is {getattr(queue, '__qualname__', queue)!r}, which is no name.",
+                'Give the name of the queue: @worker.handler("emails").',
+            )
 
         def decorate(function: F) -> F:
             limit = None if timeout is None else seconds(timeout, "timeout")
@@ -140,6 +145,11 @@ class Worker:
         Raises, after it has shut down, an error of the database that no retry can mend, such as `QueueNotFound`, and
         `HandlerFailed` if the processes of a handler cannot be started.
         """
+        if not isinstance(database, Database):
+            raise BadInput(
+                f"A worker runs on a Database of tablequeue.connect, and was given {type(database).__name__}.",
+                "Give it one, in a thread of its own beside an event loop: its handlers may be async too.",
+            )
         if not self.handlers and not self.schedules:
             raise BadInput("The worker has no handler.", "Name a queue for it: @worker.handler(queue).")
         if self.minimum * len(self.handlers) > self.maximum:
@@ -196,6 +206,7 @@ class Worker:
         threads = [Thread(target=self._fetch, args=(fetcher,), daemon=True) for fetcher in self._fetchers]
         with stop_on_signals(self.stop, self._kill):
             self._fetching = set(self._fetchers)
+            self._say_what_runs([] if drain else self.schedules)
             for thread in threads:
                 thread.start()
             self._balance_until_over(drain)
@@ -204,6 +215,11 @@ class Worker:
         if self._failure is not None:
             raise self._failure
         return dict(completer.counts)
+
+    def _say_what_runs(self, schedules: Sequence[Schedule]) -> None:
+        running = [f"{each.queue.name} (at most {each.maximum} consumers)" for each in self._fetchers]
+        running += [f"{schedule.name} (pushes to {schedule.queue})" for schedule in schedules]
+        logger.info("started: %s", ", ".join(running))
 
     def _fetcher(
         self, database: Database, queue: Consumer, completer: Completer, loop: Loop | None, drain: Drain | None
