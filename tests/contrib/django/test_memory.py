@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Permission, User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
@@ -53,6 +55,46 @@ def test_a_test_collects_tasks_and_runs_them_at_once() -> None:
         assert tasks[1].return_value == 3
         transaction.set_rollback(True)
     assert (len(tasks), backend().queue("default").peek(), backend().queue("default").history()) == (2, [], [])
+
+
+class NoRequest(Exception):
+    """A request that fails."""
+
+
+@pytest.mark.parametrize("of_a_test_case", [False, True], ids=["alone", "in the transaction of a test"])
+def test_tasks_that_were_rolled_back_were_not_enqueued(of_a_test_case: bool) -> None:
+    with transaction.atomic() if of_a_test_case else nullcontext(), enqueued() as tasks:
+        with suppress(NoRequest), transaction.atomic():
+            add.enqueue(1, 1)
+            with transaction.atomic():
+                add.enqueue(2, 2)
+            raise NoRequest
+        with transaction.atomic():
+            add.enqueue(3, 3)
+            with suppress(NoRequest), transaction.atomic():
+                add.enqueue(4, 4)
+                raise NoRequest
+        add.enqueue(5, 5)
+        assert len(tasks) == 5, "until the end of the block, a transaction may go either way"
+    assert [task.args for task in tasks] == [[3, 3], [5, 5]]
+
+
+def test_tasks_that_have_run_were_enqueued() -> None:
+    queue = backend().queue("default")
+    with enqueued() as tasks:
+        add.enqueue(1, 2)
+        assert len(run_tasks()) == 1
+        queue.purge_history(0)
+    assert [task.args for task in tasks] == [[1, 2]]
+
+
+def test_a_coroutine_collects_tasks() -> None:
+    async def view() -> list[Any]:
+        with enqueued() as tasks:
+            await add.aenqueue(1, 2)
+        return [task.args for task in tasks]
+
+    assert async_to_sync(view)() == [[1, 2]]
 
 
 def test_flush_empties_the_queues() -> None:

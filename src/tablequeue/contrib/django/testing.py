@@ -5,29 +5,48 @@ Both work in a `TestCase`, whose transaction is rolled back, and on a database i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tablequeue.contrib.django.backend import Backend
-from tablequeue.contrib.django.compat import TaskResult, task_backends, task_enqueued
+from tablequeue.contrib.django.compat import (
+    TaskResult,
+    TaskResultDoesNotExist,
+    task_backends,
+    task_enqueued,
+    task_started,
+)
 from tablequeue.contrib.django.running import run
 
 
 @contextmanager
 def enqueued(backend: str = "default") -> Iterator[list[TaskResult]]:
-    """Collect the results of the tasks that the block enqueues in a backend, in their order."""
+    """Collect the results of the tasks that the block enqueues in a backend, in their order.
+
+    At the end of the block, tasks that were rolled back are taken out: they are in no queue, and nobody has run them.
+    Not if the block is a part of a coroutine, which cannot ask the database.
+    """
     collected: list[TaskResult] = []
+    started: set[str] = set()
 
     def collect(sender: Any, task_result: TaskResult, **kwargs: Any) -> None:
         if task_result.backend == backend:
             collected.append(task_result)
 
+    def start(sender: Any, task_result: TaskResult, **kwargs: Any) -> None:
+        started.add(task_result.id)
+
     task_enqueued.connect(collect)
+    task_started.connect(start)
     try:
         yield collected
+        if isinstance(task_backends[backend], Backend) and not _in_coroutine():
+            collected[:] = [each for each in collected if each.id in started or _exists(each, backend)]
     finally:
         task_enqueued.disconnect(collect)
+        task_started.disconnect(start)
 
 
 def run_tasks(backend: str = "default") -> list[TaskResult]:
@@ -47,6 +66,22 @@ def run_tasks(backend: str = "default") -> list[TaskResult]:
                 if (result := run(claim)) is not None:
                     results.append(result)
     return results
+
+
+def _exists(result: TaskResult, backend: str) -> bool:
+    try:
+        task_backends[backend].get_result(result.id)
+    except TaskResultDoesNotExist:
+        return False
+    return True
+
+
+def _in_coroutine() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 __all__ = ["enqueued", "run_tasks"]
