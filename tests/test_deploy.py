@@ -203,8 +203,14 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
     unit = (DEPLOY / "systemd" / "tablequeue-worker.service").read_text()
     settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and line[0] not in "#[")
     _, command, *words = settings["ExecStart"].split()
-    with work.make_context(command, words) as context:
-        assert int(settings["TimeoutStopSec"]) > context.params["shutdown_timeout"] + CLOSE_TIMEOUT
+    ports = set()
+    for instance in ("", *"123456789"):
+        with work.make_context(command, [word.replace("%i", instance) for word in words]) as context:
+            assert int(settings["TimeoutStopSec"]) > context.params["shutdown_timeout"] + CLOSE_TIMEOUT
+            ports.add(context.params["health_port"])
+    assert len(ports) == 10, "each instance listens on a port of its own"
+    assert min(ports) >= 1024, "a unit without capabilities cannot listen on lower ones"
+    assert max(ports) < 32768, "the system gives the others to connections"
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed.")
     copy = tmp_path / "tablequeue-worker.service"
