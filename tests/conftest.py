@@ -43,10 +43,12 @@ def asks_for_mssql(config: pytest.Config) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="run what `make check` runs: tests marked quick, on SQLite")
+    parser.addoption("--matrix", action="store_true", help="run what `make matrix` runs: only tests marked matrix")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: `make check` runs it, unless it needs a server.")
+    config.addinivalue_line("markers", "matrix: `make matrix` runs it, and nothing else does.")
     if asks_for_mssql(config) and os.environ.get("CI"):
         raise pytest.UsageError(NO_MSSQL)
 
@@ -61,10 +63,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = [item for item in items if (item.get_closest_marker("matrix") is not None) == config.option.matrix]
     if config.option.quick:
-        chosen = [item for item in items if item.get_closest_marker("quick") and not _needs_server(item)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
+        chosen = [item for item in chosen if item.get_closest_marker("quick") and not _needs_server(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
     # Those in a session of Spark first. So they are in the share of one worker, of which others take the end, and
     # one Java serves them: it takes long to start, and gets quicker from test to test.
     items.sort(key=lambda item: "driver" not in getattr(item, "fixturenames", ()))
