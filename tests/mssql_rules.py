@@ -113,15 +113,23 @@ DELETE = re.compile(r"delete (?:top \(\S+\) )?from (\S+)(?:\n(?!where)(?:.*\n)*?
 
 
 def notes(batch: str, grouped: Iterable[str]) -> list[str]:
-    """A statement that inserts into a grouped queue, or deletes from it, notes the groups; a dead letter holds none."""
+    """A statement that inserts into a grouped queue, deletes from it, or blocks a message, notes the groups; a dead
+    letter holds none."""
     wrong = []
     for table in grouped:
         changes = len(re.findall(rf"\binsert into {table} \((?![^;]*\n    'dead')", batch))
         for statement in statements(batch):
             changes += deletes_from(statement) == table and not statement.endswith("state = 'dead'")
+            changes += blocks(statement) and f"from {table} " in statement
         if batch.count(f"into {table}__turns") < changes:
             wrong.append(f"{table} without its notes")
     return wrong
+
+
+def blocks(statement: str) -> bool:
+    """Return whether a statement sets the state of messages to blocked, or may do so."""
+    changed = re.match(r"update \w+\nset (.*?)\n(?:output|from|where)\b", statement, re.DOTALL)
+    return changed is not None and "'blocked'" in changed[1]
 
 
 def deletes_from(statement: str) -> str | None:
@@ -259,6 +267,12 @@ def times(batch: str, layout: Layout) -> list[str]:
     return ["the time of a key without that of its message"] if named and "message.pushed_at)" not in batch else []
 
 
+def ranges(batch: str, layout: Layout) -> list[str]:
+    """A claim of a range inserts none that ends before it begins: at the end of the log there is nothing to claim."""
+    claims = [each for each in statements(batch) if re.search(r"\bselect\s+@begins, @ends,", each)]
+    return ["a range of no messages" for claim in claims if "@begins <= @ends" not in claim]
+
+
 def outputs(batch: str, layout: Layout) -> list[str]:
     """OUTPUT ... INTO has as many values as columns, and fills every column that is not nullable."""
     wrong = []
@@ -357,6 +371,7 @@ RULES: tuple[Callable[[str, Layout], list[str]], ...] = (
     columns,
     looks,
     times,
+    ranges,
     outputs,
     answers,
     filtered,

@@ -258,6 +258,7 @@ def test_what_is_refused_online(place: Place) -> None:
         declare(sa.MetaData(), queues={"": {}})
 
 
+@only("sqlite", "postgresql", "mariadb")  # SQL Server has no async driver
 @in_loop
 async def test_on_an_async_driver(place: Place) -> None:
     def migrate(connection: sa.Connection) -> None:

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from tablequeue import ALL, NewMessage, errors
+from tablequeue import ALL, Database, NewMessage, aio, errors
+from tablequeue.aio.threads import Threads
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
+from tablequeue.errors import DriverMissing
 from tablequeue.ext import context_of
 from tablequeue.verbs import schedule
 from tests.mssql_stand_in import (
@@ -201,6 +203,23 @@ def test_null_and_style_are_bound_when_it_is_known_what_they_are() -> None:
     text, values = batch.bind({"a": 1, "token": token, "more": 2}, "pyformat")
     assert text == "declare @a int = %(a)s;\nselect @a, cast(%(token)s as uniqueidentifier)"
     assert values == {"a": 1, "token": dashed}
+
+
+def test_only_a_token_that_is_stored_as_one_gets_dashes(server: Server) -> None:
+    """The tables of moves have tokens of all databases, as text: with dashes none fitted."""
+    token = "00112233445566778899aabbccddeeff"
+    batch = Batch("declare @token char(32) = cast(:token as char(32))")
+    assert batch.bind({"token": token}, "qmark")[1] == (token,)
+    for text in context_of(queue_on(server)).table.statements("set_aside"):
+        if isinstance(text, Batch) and "token" in text.names:
+            assert token in text.bind({"ids": "[1]", "token": token}, "qmark")[1]
+
+
+def test_there_is_no_async_engine(server: Server) -> None:
+    sa_engine: Any = server
+    own = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
+    with pytest.raises(DriverMissing, match="no async driver of mssql"):
+        _ = aio.AsyncDatabase(own, Threads(1), None).engine
 
 
 @pytest.mark.parametrize("due", [True, False])

@@ -68,6 +68,7 @@ LEFT_OUT: dict[str, str] = {
     r"test_connections\.py::test_(no_\w*verb_fails|the_sqs_endpoint_answers)": NO_SERVER,
     r"test_stress\.py::test_a_round": NO_SERVER,
     r"test_alembic_operations\.py::test_(procedures|a_mutant)": SAME,
+    r"test_alembic_operations\.py::test_on_an_async_driver": "No async driver of it is supported.",
     r"(test_printed_sql\.py|test_alembic_operations\.py::test_the_sql)": "Scripts run with the client program of the "
     "engine; sqlcmd is not on every machine.",
     r"test_clients\.py": "The clients of the page are for the programs of other servers.",

@@ -21,7 +21,7 @@ from tablequeue.engines.mssql.answers import TEXTS
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
-from tablequeue.engines.printed import operations, script
+from tablequeue.engines.printed import kind_of, operations, script
 from tablequeue.engines.procedures import template, templates
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of, sql_text
@@ -229,6 +229,33 @@ def test_every_printed_script_parses(operation: str) -> None:
             assert parse_errors(with_variables(printed)) == [], printed
 
 
+def wrong_in_script(text: str) -> list[str]:
+    """Return what sqlcmd refuses: a variable that a batch declares twice, and true or false, which T-SQL lacks."""
+    batches = re.split(r"(?m)^go$", re.sub(r"(?m)^\s*--.*$", "", text))
+    declared = [re.findall(r"(?m)^ *declare (@\w+)", batch) for batch in batches]
+    twice = [name for names in declared for name in {*names} if names.count(name) > 1]
+    return twice + re.findall(r"\b(?:true|false)\b", re.sub(r"'[^'\n]*'", "''", text))
+
+
+@pytest.mark.parametrize("operation", [name for name in operations("mssql") if name not in ("procedures", "grant")])
+def test_every_printed_script_runs_in_sqlcmd(operation: str) -> None:
+    kind = kind_of(ENGINE, operation, "work/mail" if operation in ("seek", "pump") else None)
+    every = [definition for design in ("fifo", "groups", "fair") for definition in definitions(design)]
+    every = (
+        every
+        if kind == "queue"
+        else [table.definition for table in topic_tables(ENGINE) if table.definition.kind == kind]
+    )
+    name = "work/mail" if kind == "subscription" else "work"
+    for printed in {script(ENGINE, operation, name, each, "ready", values=True) for each in every}:
+        assert wrong_in_script(printed) == [], printed
+
+
+def test_the_rules_of_scripts_fail_where_they_are_broken() -> None:
+    assert wrong_in_script("declare @n int = 1;\nselect @n;\n\ndeclare @n int = 2;\nselect @n;") == ["@n"]
+    assert wrong_in_script("declare @within bit = true;") == ["true"]
+
+
 @parses
 @pytest.mark.parametrize("operation", [*TOPICS, *QUEUE])
 def test_every_text_of_topics_parses(operation: str) -> None:
@@ -385,7 +412,7 @@ LONGEST = {
     **dict.fromkeys(("group", "key", "name", "stream", "writer", "consumer", "producer"), 510),
     "new_name": 255,
     "table": 48 + len(".") + 63,
-    **dict.fromkeys(("write", "attempt"), 32),
+    **dict.fromkeys(("write", "attempt", "token"), 32),
     "origin": 255,
     "on_dead": len("continue"),
     "on_table": 63,
@@ -656,6 +683,7 @@ def test_a_rule_fails_where_it_is_broken(rule: Rule, operation: str, design: str
 @pytest.mark.parametrize(("operation", "old"), [("push", "output inserted.group_key into tq_work__turns (group_key)\n"),
     ("move_dead", "output inserted.group_key into tq_failed__turns (group_key)\n"),
     ("move_back", "output deleted.group_key into tq_failed__turns (group_key)\n"),
+    ("block_fronts", "output inserted.group_key into tq_work__turns (group_key)\n"),
     ("complete", "output deleted.group_key into tq_work__turns (group_key)\n")])  # fmt: skip
 def test_the_rule_of_notes_fails_where_one_is_missing(operation: str, old: str) -> None:
     table = ENGINE.table("work", Definition(groups=True, history="none", dead_letter_to="failed"))
@@ -667,6 +695,7 @@ def test_the_rule_of_notes_fails_where_one_is_missing(operation: str, old: str) 
 
 BROKEN_TOPICS: list[tuple[Rule, str, str, str]] = [
     (rules.applocks, "range_claim", "N'Transaction'", "N'Session'"),
+    (rules.ranges, "range_claim", "@begins <= @ends and ", ""),
     (rules.applocks, "range_wait", "object_id(N'tq_work__s1__ranges')", "1"),
     (rules.applocks, "sequence_lock", "@granted < 0", "1 = 0"),
     (rules.pages, "create_topic", " with (allow_page_locks = off)", ""),

@@ -506,7 +506,7 @@ def test_t_sql_reads_what_it_popped(db: Database) -> None:
     columns = (
         "id bigint, payload nvarchar(max), headers nvarchar(max), attempts int, pushed_at datetime2(6), "
         "popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510), "
-        "dedup_key nvarchar(510), due_at datetime2(6), token uniqueidentifier"
+        "dedup_key nvarchar(510), due_at datetime2(6), errors nvarchar(max), token uniqueidentifier"
     )
     with session(db) as one:
         rows = one.cursor.execute(

@@ -348,8 +348,11 @@ def check_a_failed_message_holds_its_group(topic: Topic, ordered: Consumer) -> N
     assert claimed(ordered, now=at(10)).id == other
 
 
-# How to let a log have a message without a group, as one of an older schema version may have.
-UNGUARDED = {"postgresql": "alter table {log} drop constraint tq_orders__grouped"}
+# How to let a log have a message without a group.
+UNGUARDED = {
+    "postgresql": "alter table {log} drop constraint tq_orders__grouped",
+    "mssql": "alter table {log} drop constraint ck_tq_orders__grouped",
+}
 
 
 def push_without_a_group(place: Place) -> None:

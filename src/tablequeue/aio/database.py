@@ -83,7 +83,12 @@ class AsyncDatabase:
             return self._given
         url = self._own.engine.url
         kind = url.get_backend_name()
-        driver = next(iter(engine_class(kind).async_drivers))
+        driver = next(iter(engine_class(kind).async_drivers), None)
+        if driver is None:
+            raise DriverMissing(
+                f"tablequeue supports no async driver of {kind}, so there is no AsyncEngine.",
+                "Use tablequeue.Queue and a synchronous connection, in a thread.",
+            )
         try:
             from sqlalchemy.ext.asyncio import create_async_engine
 

@@ -61,7 +61,7 @@ def script(
     texts = [engine.render(name, table, state).strip() for name in chosen]
     if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
-    text, same = "\n\n".join(texts), known(engine, operation, table)
+    text, same = engine.client.between.join(texts), known(engine, operation, table)
     if values or parameters(text) - same.keys() <= {"now"}:
         text = put(engine, text, examples(engine, operation, definition) | same)
         heading = f"-- For {engine.client.name}, as it is. {engine.client.whole}" if operation in ONCE else ""

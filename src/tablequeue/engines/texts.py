@@ -48,6 +48,8 @@ class Client(NamedTuple):
     """How a parameter is printed."""
     parameters: str = "A word after a colon is a parameter"
     """A clause that tells how to find the parameters."""
+    between: str = "\n\n"
+    """What is printed between two texts of an operation."""
 
 
 @cache

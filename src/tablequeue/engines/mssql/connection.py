@@ -20,8 +20,6 @@ from tablequeue.engines.texts import sql_text
 
 T = TypeVar("T")
 
-# The parameters that are tokens. SQL Server stores a token as a uniqueidentifier.
-TOKENS = ("token", "claim")
 # Seconds after which an idle connection is asked whether it is open: a round trip, because the drivers show no socket.
 ASK_AFTER = 1.0
 # The compatibility level that OPENJSON needs, of SQL Server 2016.
@@ -39,17 +37,22 @@ _SAVEPOINTS = {
 
 
 class Batch(str):
-    """A batch with `?` for its parameters. Its pieces and names are kept, to bind it in the style of a driver."""
+    """A batch with `?` for its parameters. Its pieces and names are kept, to bind it in the style of a driver.
 
-    __slots__ = ("_bound", "names", "pieces")
+    A parameter that the batch casts to a uniqueidentifier is a token, and is sent in the form that SQL Server reads.
+    """
+
+    __slots__ = ("_bound", "names", "pieces", "tokens")
 
     names: tuple[str, ...]
     pieces: tuple[str, ...]
+    tokens: frozenset[str]
 
     def __new__(cls, text: str) -> Batch:
         pieces = re.split(r":([a-z]\w*)", text)
         batch = super().__new__(cls, "?".join(pieces[::2]))
         batch.pieces, batch.names = tuple(pieces[::2]), tuple(pieces[1::2])
+        batch.tokens = frozenset(re.findall(r"cast\(:([a-z]\w*) as uniqueidentifier\)", text))
         batch._bound = {}
         return batch
 
@@ -70,7 +73,7 @@ class Batch(str):
             text = "".join(part for pair in zip(self.pieces, [*marks, ""], strict=True) for part in pair)
             names = tuple(name for name, null in zip(self.names, nulls, strict=True) if not null)
             self._bound[style, nulls] = text, names
-        values = {name: dashed(params[name]) if name in TOKENS else params[name] for name in names}
+        values = {name: dashed(params[name]) if name in self.tokens else params[name] for name in names}
         return text, values if style == "pyformat" else tuple(values[name] for name in names)
 
     _bound: dict[tuple[str, tuple[bool, ...]], tuple[str, tuple[str, ...]]]

@@ -53,6 +53,18 @@ REPEATED = r"front|key|streams|writers|schedules|paused|progress|task_results|ch
 SCATTERED = ("heap", "due")
 
 
+# An example of a row, for printed SQL.
+ROW = {
+    **dict.fromkeys(("id", "new_id", "attempts", "message", "on_id"), 1),
+    **dict.fromkeys(("place", "priority", "delay"), 0),
+    **dict.fromkeys(("pushed_at", "due", "popped_at"), "2030-01-01T00:00:00"),
+    "state": "ready",
+    "token": "0" * 32,
+    "on_table": "tq_work",
+    "on_dead": "wait",
+    "payload": "31",
+}
+
 # The types of columns in table variables. Keys and groups are bytes in the queue's table, and text in the history.
 TYPES = {
     "id": "bigint",
@@ -152,11 +164,16 @@ class SQLServer(Engine):
         {
             "bytes": "0x00ff",
             **dict.fromkeys(("token", "claim"), f"'{dashed('0' * 32)}'"),
-            "payloads": 'N\'["1", "2"]\'',
-            "rows": 'N\'[{"payload": "1"}]\'',
+            # Two hexadecimal digits are JSON, text and bytes. Of a row, a text reads the fields that it needs.
+            "payloads": """N'["31", "32"]'""",
+            "rows": f"N'{json.dumps([ROW])}'",
+            "by_group": """N'[{"slot": 0, "number": 1}]'""",
+            **dict.fromkeys(("all_holes", "consumed", "success"), "1"),
+            **dict.fromkeys(("within", "force"), "0"),
         },
         "@p_{}",
         "A variable that begins with @p_ is a parameter",
+        "\n\ngo\n\n",
     )
     until_token = (
         "case when datediff_big(microsecond, @now, spent_until) > (burst - 1) * step "

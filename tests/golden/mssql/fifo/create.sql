@@ -11,6 +11,8 @@ if @granted = -999
 if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
 
+go
+
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
@@ -32,10 +34,14 @@ if object_id(N'tq__dropped', N'U') is null
         name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
     );
 
+go
+
 -- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
 -- the creators' lock; this is for printed SQL. Index: the primary key.
 insert into tq__dropped (name) values ('tq_emails');
 delete from tq__dropped where name = 'tq_emails';
+
+go
 
 -- A queue's table. Its clustered index depends on the order of the queue:
 --   fifo, lifo, priority: clustered on the identity. Messages are stored in the order of their pushes, so that
@@ -87,6 +93,8 @@ create index tq_emails__dead on tq_emails (id) include (state) where state = 'de
 create index tq_emails__blocked on tq_emails (group_key, id) include (state) where state = 'blocked';
 create unique index tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
 
+go
+
 -- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
 -- its token fences the completion.
 -- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
@@ -112,6 +120,8 @@ create table tq_emails_history (
 );
 alter table tq_emails_history set (lock_escalation = disable);
 create index tq_emails__finished on tq_emails_history (finished_at) include (popped_at);
+
+go
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)

@@ -241,7 +241,8 @@ select @number as deleted;
 -- within the lock time-out claims nothing.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
--- dropped meanwhile, nothing is claimed; the next claim begins after them.
+-- dropped meanwhile, nothing is claimed; the next claim begins after them. At the end of the log @begins is one more
+-- than @ends, and nothing is claimed.
 -- Indexes: tq_events__s1__last, the primary keys. The messages are read after the commit: they do not change.
 -- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 declare @n bigint = :n;
@@ -293,7 +294,7 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
-where @granted >= 0 and not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > @now)
+where @granted >= 0 and @begins <= @ends and not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > @now)
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;

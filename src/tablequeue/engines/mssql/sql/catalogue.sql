@@ -69,6 +69,10 @@ update {catalogue}
 set name = cast(:new_name as nvarchar(255)), definition = cast(:definition as nvarchar(max))
 where name = cast(:name as nvarchar(255));
 
+-- name: set_version
+-- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
+update {catalogue} set schema_version = :schema_version where name = cast(:name as nvarchar(255));
+
 -- name: note_dropped
 -- Note the table of a queue, in the transaction that drops it: nothing new gets its name.
 insert into {dropped} (name)

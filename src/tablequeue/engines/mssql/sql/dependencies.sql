@@ -175,13 +175,13 @@ where front.state = 'scheduled' and front.due_at = @due and exists (
 );
 
 -- name: block_fronts
--- Block those of :ids that still wait for others. Triggers note their groups, so that promote takes the lowest id.
+-- Block those of :ids that still wait for others, and note their groups, so that promote takes the lowest id.
 -- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @due datetime2(6) = cast(:due as datetime2(6));
 update message
 set state = 'blocked'
-from {queue} as message with (rowlock, forceseek)
+{note_inserted}from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.state = 'scheduled' and message.due_at = @due;
 

@@ -98,7 +98,7 @@ option (recompile);
 -- Index: the primary key, sought as in complete. Locks: the rows. In one transaction: a crash leaves all in the
 -- queue, or all aside.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token nvarchar(max) = cast(:token as nvarchar(max));
+declare @token char(32) = cast(:token as char(32));
 insert into {moving} (
     {queue_row without lease_until}, expires_at
 )

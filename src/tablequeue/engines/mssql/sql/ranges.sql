@@ -16,7 +16,8 @@ select case when @granted >= 0 then 1 else 0 end as granted;
 -- within the lock time-out claims nothing.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
--- dropped meanwhile, nothing is claimed; the next claim begins after them.
+-- dropped meanwhile, nothing is claimed; the next claim begins after them. At the end of the log @begins is one more
+-- than @ends, and nothing is claimed.
 -- Indexes: {table}__last, the primary keys. The messages are read after the commit: they do not change.
 -- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
 declare @n bigint = :n;
@@ -53,7 +54,7 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, token, consu
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
-where @granted >= 0 and {unpaused}
+where @granted >= 0 and @begins <= @ends and {unpaused}
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;
