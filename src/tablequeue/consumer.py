@@ -75,6 +75,11 @@ class Consumer:
     def definition(self) -> Definition:
         return self._context.table.definition
 
+    @property
+    def table(self) -> str:
+        """The name of its table, which it keeps when it is renamed, and which nothing else ever has."""
+        return self._context.table.table_name
+
     # -- consuming -----------------------------------------------------------------------------------------------------
 
     def pop(
@@ -128,7 +133,9 @@ class Consumer:
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        finish.complete(self._context, (message,), now, connection, None if result is None else (result,))
+        finish.complete(
+            self._context.current(connection), (message,), now, connection, None if result is None else (result,)
+        )
 
     def complete_many(
         self,
@@ -144,7 +151,7 @@ class Consumer:
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
         """
-        finish.complete(self._context, messages, now, connection, results)
+        finish.complete(self._context.current(connection), messages, now, connection, results)
 
     def fail(
         self,
@@ -167,7 +174,7 @@ class Consumer:
         `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        (state,) = finish.fail(self._context, (message,), error, retry_in, retry, now, connection)
+        (state,) = finish.fail(self._context.current(connection), (message,), error, retry_in, retry, now, connection)
         return state
 
     def fail_many(
@@ -185,7 +192,7 @@ class Consumer:
         Without `retry_in` each message waits by its own attempts; messages of a range of a subscription wait together.
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have failed.
         """
-        return finish.fail(self._context, messages, error, retry_in, retry, now, connection)
+        return finish.fail(self._context.current(connection), messages, error, retry_in, retry, now, connection)
 
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
@@ -194,7 +201,7 @@ class Consumer:
 
         `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
         """
-        finish.release(self._context, (message,), delay, now, connection)
+        finish.release(self._context.current(connection), (message,), delay, now, connection)
 
     def release_many(
         self,
@@ -205,7 +212,7 @@ class Consumer:
         now: datetime | None = None,
     ) -> None:
         """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
-        finish.release(self._context, messages, delay, now, connection)
+        finish.release(self._context.current(connection), messages, delay, now, connection)
 
     def extend(
         self,
@@ -222,7 +229,7 @@ class Consumer:
         claim of any consumer. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is
         at most once.
         """
-        (end,) = finish.extend(self._context, (message,), lease, now, connection)
+        (end,) = finish.extend(self._context.current(connection), (message,), lease, now, connection)
         return end
 
     def extend_many(
@@ -237,7 +244,7 @@ class Consumer:
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
         """
-        return finish.extend(self._context, messages, lease, now, connection)
+        return finish.extend(self._context.current(connection), messages, lease, now, connection)
 
     def extend_held(self, id: int, lease: Duration, *, now: datetime | None = None) -> bool:
         """Have the lease on a message in progress, whoever holds it, end `lease` seconds from now; 0 ends it.
@@ -247,7 +254,7 @@ class Consumer:
         message is not in progress, or in the batch of a stream, which has no lease. In a subscription: of detached
         messages.
         """
-        return finish.extend_held(self._context, id, lease, now)
+        return finish.extend_held(self._context.current(), id, lease, now)
 
     def report_progress(
         self,
@@ -259,11 +266,11 @@ class Consumer:
         now: datetime | None = None,
     ) -> None:
         """Report how much of the work on a claimed message is done; see `Claim.progress`."""
-        progress.report(self._context, message, fraction, detail, now, connection)
+        progress.report(self._context.current(connection), message, fraction, detail, now, connection)
 
     def is_cancelled(self, message: Claim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-        return bool(cancel.told(self._context, [message.id]))
+        return bool(cancel.told(self._context.current(), [message.id]))
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
@@ -319,7 +326,7 @@ class Consumer:
 
         By id, whatever the order of the queue. None of them is claimed.
         """
-        return inspect.peek(self._context, limit, state, after)
+        return inspect.peek(self._context.current(), limit, state, after)
 
     def find(self, id: int) -> Message | None:
         """Return the message with that id, from the queue or from its history; None if neither has it.
@@ -328,14 +335,14 @@ class Consumer:
         `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if its
         retention is over. Two reads that lock nothing. A message that is finished between them is found.
         """
-        return inspect.find(self._context, id)
+        return inspect.find(self._context.current(), id)
 
     def progress(self, id: int) -> Progress | None:
         """Return what the consumer of a message in progress reported last; None if it is not in progress, or without.
 
         A read that locks nothing.
         """
-        return progress.of(self._context, (checked_id(id),)).get(id)
+        return progress.of(self._context.current(), (checked_id(id),)).get(id)
 
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
         """Count the messages in each state, and measure the age of the oldest ready one.
@@ -345,7 +352,7 @@ class Consumer:
         From 100,000 finished messages on their number is an estimate. `Stats.estimated` names what is not exact. Each
         number is a read of its own from an index, and locks nothing.
         """
-        return stats.stats(self._context, window, now)
+        return stats.stats(self._context.current(), window, now)
 
     def history(self, limit: int = 100, *, after: int | None = None) -> list[Message]:
         """Return the messages that left the queue, highest id first: the first `limit` of them, or those after `after`.
@@ -354,11 +361,11 @@ class Consumer:
 
         `BadInput` if the queue keeps none.
         """
-        return inspect.history(self._context, limit, after)
+        return inspect.history(self._context.current(), limit, after)
 
     def history_bounds(self) -> tuple[int, int] | None:
         """Return the lowest and the highest id in the history; None if it is empty."""
-        return inspect.history_bounds(self._context)
+        return inspect.history_bounds(self._context.current())
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
@@ -379,7 +386,7 @@ class Consumer:
         chooses are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be told.
         Of a subscription only detached messages can be cancelled: `BadInput` for the ids of others.
         """
-        return cancel.cancel(self._context, which, now, connection)
+        return cancel.cancel(self._context.current(connection), which, now, connection)
 
     def reschedule(
         self,
@@ -400,7 +407,7 @@ class Consumer:
         What is not given stays. Waiting consumers look again. A message behind another one of its group stays behind
         it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or if there is none.
         """
-        reschedule.reschedule(self._context, id, delay, due, priority, now, connection)
+        reschedule.reschedule(self._context.current(connection), id, delay, due, priority, now, connection)
 
     # -- controlling ---------------------------------------------------------------------------------------------------
 
@@ -425,17 +432,17 @@ class Consumer:
         It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
         procedures. Messages in progress can be finished. `stats` shows the pause. Idempotent; the last time wins.
         """
-        control.pause(self._context, until, connection)
+        control.pause(self._context.current(connection), until, connection)
 
     def resume(self, *, connection: Connection | None = None) -> None:
         """End the pause, if there is one. Consumers that wait notice within half a second."""
-        control.resume(self._context, connection)
+        control.resume(self._context.current(connection), connection)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
         """Return the first dead letters with ids above `after`, by id, each with every error."""
-        return inspect.peek(self._context, limit, "dead", after)
+        return inspect.peek(self._context.current(), limit, "dead", after)
 
     def redrive(self, which: Which, *, now: datetime | None = None) -> int:
         """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
@@ -446,26 +453,26 @@ class Consumer:
         which   their ids, a function of a `Message` that is true for them, or `tablequeue.ALL`. Of messages that moved
                 to another queue: the ids that they had here.
         """
-        return maintain.redrive(self._context, which, now)
+        return maintain.redrive(self._context.current(), which, now)
 
     def purge_dead(self, which: Which) -> int:
         """Delete dead letters, chosen as in `redrive`, and return how many."""
-        return maintain.purge_dead(self._context, which)
+        return maintain.purge_dead(self._context.current(), which)
 
     def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
         """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
-        return maintain.purge_history(self._context, older_than, now)
+        return maintain.purge_history(self._context.current(), older_than, now)
 
     def purge(self) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
         Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self._context, WAITING_STATES)
+        return maintain.purge(self._context.current(), WAITING_STATES)
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""
-        catalogue.drop(self._context)
+        catalogue.drop(self._context.current())
 
     # -- private -------------------------------------------------------------------------------------------------------
 
@@ -481,9 +488,11 @@ class Consumer:
         done = checked_claims(completing, Claim)
         while True:
             if done:
-                token, rows = complete_and_claim(self._context, done, n, lease, now, connection, same_group)
+                token, rows = complete_and_claim(
+                    self._context.current(connection), done, n, lease, now, connection, same_group
+                )
             else:
-                token, rows = claim.claim(self._context, n, lease, now, connection, same_group)
+                token, rows = claim.claim(self._context.current(connection), n, lease, now, connection, same_group)
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims

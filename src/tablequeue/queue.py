@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, overload
@@ -113,10 +113,12 @@ class Queue(Consumer):
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
         if after is not None:
-            return push_after(self._context, payload, options, key, on_conflict, after, on_dead, now, connection)
+            return push_after(
+                self._context.current(connection), payload, options, key, on_conflict, after, on_dead, now, connection
+            )
         if on_dead != "wait":
             refuse_on_dead(on_dead)
-        return push.push(self._context, payload, options, key, on_conflict, now, connection)
+        return push.push(self._context.current(connection), payload, options, key, on_conflict, now, connection)
 
     @overload
     def push_many(
@@ -180,10 +182,12 @@ class Queue(Consumer):
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
         if after is not None:
-            return push_many_after(self._context, payloads, options, on_conflict, after, on_dead, now, connection)
+            return push_many_after(
+                self._context.current(connection), payloads, options, on_conflict, after, on_dead, now, connection
+            )
         if on_dead != "wait":
             refuse_on_dead(on_dead)
-        return push.push_many(self._context, payloads, options, on_conflict, now, connection)
+        return push.push_many(self._context.current(connection), payloads, options, on_conflict, now, connection)
 
     @contextmanager
     def batch(
@@ -233,7 +237,7 @@ class Queue(Consumer):
 
     def batches(self, n: int = 100, *, after: int = 0) -> list[Batch]:
         """Return the first `n` open batches with ids above `after`, by id. `BadInput` for a queue without batches."""
-        return batches.of_queue(self._context, n, after)
+        return batches.of_queue(self._context.current(), n, after)
 
     # -- consuming -----------------------------------------------------------------------------------------------------
 
@@ -279,7 +283,7 @@ class Queue(Consumer):
         now     see `Consumer`.
         """
         while True:
-            token, rows = claim.claim_group(self._context, push.check_text(group, "group"), n, lease, now)
+            token, rows = claim.claim_group(self._context.current(), push.check_text(group, "group"), n, lease, now)
             claims = self._claims(token, rows, now, None)
             if claims or not rows:
                 return claims
@@ -295,7 +299,7 @@ class Queue(Consumer):
 
     def take_many(self, n: int, connection: Connection, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
-        while rows := claim.take(self._context, n, now, connection):
+        while rows := claim.take(self._context.current(connection), n, now, connection):
             if claims := self._claims("", rows, now, connection):
                 return claims
         return []
@@ -318,7 +322,7 @@ class Queue(Consumer):
         By id, with their errors. They were popped `older_than` ago or earlier (the queue's lease if not given). Later
         ones may yet be completed.
         """
-        return inspect.lost(self._context, limit, after, older_than, now)
+        return inspect.lost(self._context.current(), limit, after, older_than, now)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -341,11 +345,11 @@ class Queue(Consumer):
         `BadInput` names ids that are in progress, or not there. `DuplicateKey` if messages of the other queue have keys
         of these: nothing of the transaction was moved.
         """
-        return move.move(self._context, to._context, which, state, now)
+        return move.move(self._context.current(), to._context.current(), which, state, now)
 
     def move_batches(
         self, *, to: Queue, history: bool = False, follow: bool = False, now: datetime | None = None
-    ) -> Iterator[Moved]:
+    ) -> Generator[Moved]:
         """Move all messages that no consumer holds to a queue of another database; yield what each batch has moved.
 
         to       the other queue, with the same payload type, and groups if this one has them.
@@ -372,7 +376,9 @@ class Queue(Consumer):
 
         Dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self._context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
+        return maintain.purge(
+            self._context.current(), (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES
+        )
 
 
 __all__ = ["OnConflict", "Queue"]

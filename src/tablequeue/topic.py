@@ -63,7 +63,7 @@ class Topic:
         `BadPayload` if the topic's payload type cannot hold the payload exactly.
         """
         options = Options(None, None, None, group, headers)
-        id = push.push(self._context, payload, options, None, "raise", now, connection)
+        id = push.push(self._context.current(connection), payload, options, None, "raise", now, connection)
         assert id is not None, "without a key nothing is refused"
         if connection is None:
             topics.keep_up(self._context)
@@ -84,7 +84,7 @@ class Topic:
         The input is encoded in memory first; push a stream in pieces.
         """
         options = Options(None, None, None, group, headers)
-        ids = push.push_many(self._context, payloads, options, "raise", now, connection)
+        ids = push.push_many(self._context.current(connection), payloads, options, "raise", now, connection)
         if connection is None:
             topics.keep_up(self._context)
         return [id for id in ids if id is not None]
@@ -136,7 +136,7 @@ class Topic:
 
     def subscriptions(self) -> list[str]:
         """Return the names of its subscriptions, sorted."""
-        return topics.names(self._context)
+        return topics.names(self._context.current())
 
     def trim(self, *, now: datetime | None = None) -> int:
         """Drop what the topic need not keep any more; return how much: segments, or on SQLite messages.
@@ -145,11 +145,11 @@ class Topic:
         A segment of the log is dropped as a whole, when all of its messages may go, and while no transaction is open
         that has pushed. It tries some times, for about a second, and then raises `Locked`.
         """
-        return topics.again(lambda: topics.trim(self._context, now))
+        return topics.again(lambda: topics.trim(self._context.current(), now))
 
     def drop(self) -> None:
         """Drop the topic, its messages and all of its subscriptions, also while they are in use."""
-        topics.drop(self._context)
+        topics.drop(self._context.current())
 
 
 class Subscription(Consumer):
@@ -173,7 +173,7 @@ class Subscription(Consumer):
         now: datetime | None = None,
     ) -> list[Claim]:
         claims = super().pop_many(n, lease=lease, same_group=same_group, completing=completing, now=now)
-        topics.keep_up(self._context)
+        topics.keep_up(self._context.current())
         return claims
 
     pop_many.__doc__ = Consumer.pop_many.__doc__
@@ -189,20 +189,21 @@ class Subscription(Consumer):
 
         `SeekRefused` if messages are in progress. `Locked` if a transaction of another program is changing some.
         """
-        topics.seek(self._context, to, force)
+        topics.seek(self._context.current(), to, force)
 
     def purge(self) -> int:
         """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
 
         It is `seek("end")`, and no retries after it. Messages in progress, dead letters and the log itself stay.
         """
-        skipped = self._context.run(self._context.engine.range_reads.progress, {"now": None}).ready
-        skipped += topics.seek(self._context, "end", force=True)
+        context = self._context.current()
+        skipped = context.run(context.engine.range_reads.progress, {"now": None}).ready
+        skipped += topics.seek(context, "end", force=True)
         return skipped + super().purge()
 
     def lag(self) -> Lag:
         """Return how far it is behind its topic: messages that no consumer has claimed, and the age of the first."""
-        return topics.lag(self._context)
+        return topics.lag(self._context.current())
 
 
 __all__ = ["Lag", "Start", "Subscription", "Topic"]

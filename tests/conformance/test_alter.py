@@ -11,40 +11,34 @@ import sqlalchemy as sa
 from tablequeue import ALL, Backoff, Database, Definition, NewMessage, Queue, Rate
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers
 from tablequeue.ext import context_of
-from tablequeue.verbs import context
 from tests import checks
 from tests.servers import Place
-from tests.support import DESIGNS, at, claimed, found, refuses
+from tests.support import DESIGNS, at, claimed, found, idle, refuses
 
 pytestmark = [pytest.mark.quick, pytest.mark.designs("distinct")]
 
 
 @pytest.mark.needs("plain_push")
-def test_it_holds_at_once_in_this_process_and_soon_in_others(
-    place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_holds_at_once_in_this_process_and_soon_in_others(place: Place, queue: Queue) -> None:
     other = place.open().queue("work")
-    for _ in range(2):
-        other.push("x", now=at(0))  # it has looked
+    other.push("x", now=at(0))
     queue.alter(lease=7, max_attempts=1)
     assert (queue.definition.lease, place.open().queue("work").definition.max_attempts) == (7, 1)
-    monkeypatch.setattr(context, "LOOK_EVERY", 0)
-    context_of(other).next_look = 0.001
+    idle(other)
     message = claimed(other, now=at(0))
     assert (message.lease_until, other.definition.lease) == (at(7), 7)
     assert message.fail("no") == "dead"
 
 
 @pytest.mark.needs("plain_push")
-def test_a_renamed_queue_is_altered_too(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renamed_queue_is_altered_too(place: Place, queue: Queue) -> None:
     database = place.open()
     database.rename("work", "jobs")
     other = database.create_queue("work")
     queue.alter(lease=7)
     assert (database.queue("jobs").definition.lease, other.definition.lease) == (7, 60)
     database.queue("jobs").alter(lease=8)
-    monkeypatch.setattr(context, "LOOK_EVERY", 0)
-    context_of(queue).next_look = 0.001
+    idle(queue)
     queue.push("x", now=at(0))
     assert claimed(queue, now=at(0)).lease_until == at(8)
     assert queue.name == "jobs"
@@ -225,7 +219,7 @@ def test_a_rate_changes(db: Database) -> None:
     checks.check_altered_rate(db.create_queue("work", payload="text", rate=Rate(1, per=3600, burst=3)))
 
 
-def test_dead_letters_go_elsewhere(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_go_elsewhere(place: Place) -> None:
     db = place.open()
     queue, failed = (db.create_queue(name) for name in ("work", "failed"))
     other = place.open().queue("work")
@@ -233,8 +227,7 @@ def test_dead_letters_go_elsewhere(place: Place, monkeypatch: pytest.MonkeyPatch
     claimed(queue).fail("no", retry=False)
     queue.alter(dead_letter_to="failed")
     assert claimed(queue).fail("no", retry=False) == "dead"
-    monkeypatch.setattr(context, "LOOK_EVERY", 0)
-    context_of(other).next_look = 0.001
+    idle(other)
     assert claimed(other).fail("no", retry=False) == "dead"
     assert [message.payload for message in queue.dead()] == ["before"]
     assert [message.payload for message in failed.peek()] == ["after", "late"]
@@ -243,7 +236,7 @@ def test_dead_letters_go_elsewhere(place: Place, monkeypatch: pytest.MonkeyPatch
     failed.drop()
     claimed(queue).fail("no", retry=False)
     assert len(queue.dead()) == 1
-    claimed(other).fail("no", retry=False)
+    claimed(idle(other)).fail("no", retry=False)
     assert len(queue.dead()) == 2
 
 

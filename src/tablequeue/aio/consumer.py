@@ -181,8 +181,8 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
 
     @property
     def table(self) -> str:
-        """The name of its table, which it keeps when it is renamed."""
-        return context_of(self._own).table.table_name
+        """The name of its table, which it keeps when it is renamed, and which nothing else ever has."""
+        return self._own.table
 
     # -- consuming -------------------------------------------------------------------------------------------------
 

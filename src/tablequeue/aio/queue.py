@@ -19,7 +19,6 @@ from tablequeue.model.message import checked_claims
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import LiveState
 from tablequeue.queue import Queue
-from tablequeue.verbs import move
 from tablequeue.verbs.batches import Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
 from tablequeue.verbs.maintain import Which
@@ -149,7 +148,8 @@ class AsyncQueue(AsyncConsumer[Queue]):
         self, *, to: AsyncQueue, history: bool = False, follow: bool = False, now: datetime | None = None
     ) -> AsyncIterator[Moved]:
         """Move all messages to a queue of another database, and yield each batch; see `Queue.move_batches`."""
-        batches = move.move_batches(context_of(self._own), context_of(to._own), history, follow, now)
+        move_batches = partial(self._own.move_batches, to=to._own, history=history, follow=follow, now=now)
+        batches = await self._threads.run(move_batches)
         try:
             while batch := await self._threads.run(partial(next, batches, None)):
                 yield batch

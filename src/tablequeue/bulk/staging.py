@@ -76,7 +76,7 @@ def stage(
     `attempt` names this attempt at the part: `publish` leaves out attempts that it is not given. After a crash, and
     after `BadInput` or `BadPayload` for messages that the queue cannot hold, what was staged stays for a day.
     """
-    context = context_of(queue)
+    context = context_of(queue).current()
     engine = context.engine
     checked = _checked(queue, given)
     first = next(checked, None)
@@ -114,7 +114,7 @@ def publish(
     None. `BadInput` if the name of the writer or of the producer is longer than 255 characters: SQL Server would cut it
     off silently, two writers could become one, and the writes of the second would add nothing.
     """
-    context = context_of(queue)
+    context = context_of(queue).current()
     engine = context.engine
     check_text(producer or context.who, "producer")
     if writer is not None:

@@ -69,7 +69,7 @@ class Stream:
         Return the number of the last batch: `upto + 1`, or `upto` if there was nothing to claim. A batch that is open
         already is handed out again, as it is. `last_id` leaves messages with higher ids to later batches.
         """
-        context = context_of(self.queue)
+        context = context_of(self.queue).current()
         params = _params(context, self.name, now) | {"n": count(n, "n"), "high": last_id, "consumer": self.name}
         claim = partial(self._claim, upto, params, now)
         beside: list[Future[int]] = []
@@ -109,7 +109,7 @@ class Stream:
         return context.run(look, _params(context, self.name, None))
 
     def _complete(self, upto: int, now: datetime | None, meanwhile: Callable[[], object] = lambda: None) -> bool:
-        return _complete(context_of(self.queue), self.name, self.epoch, upto, now, self._claimed, meanwhile)
+        return _complete(context_of(self.queue).current(), self.name, self.epoch, upto, now, self._claimed, meanwhile)
 
     def _claim(self, upto: int, params: Params, now: datetime | None) -> int:
         """Claim the batch after `upto`, and return the number of the last batch.

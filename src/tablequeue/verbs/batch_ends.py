@@ -139,20 +139,19 @@ def _pushed(
     values = json.loads(pushes)
     engine = context.engine
     there = engine.catalogue.names(cursor, engine.shared, {})
-    name = next((row.name for row in there if catalogue.table_in(row) == values["table"]), None)
+    name = catalogue.name_in(there, values["table"])
     table = None if name is None else catalogue.there(engine, cursor, name)
     if table is None:
         return False
     definition = table.definition
+    own = catalogue.name_in(there, context.table.table_name) or context.table.name  # it may have been renamed
     numbers = {name: getattr(progress, name) for name in ("total", "finished", "dead", "cancelled")}
     payload: str = values["payload"]
     params: Params = {
         "producer": context.who,
         "now": context.time(now),
         "payload": b64decode(payload) if definition.payload == "bytes" else payload,
-        "headers": dump_headers(
-            values.get("headers", {}) | {BATCH: {"id": id, "queue": context.table.name, **numbers}}
-        ),
+        "headers": dump_headers(values.get("headers", {}) | {BATCH: {"id": id, "queue": own, **numbers}}),
         "delay": 0 if definition.order == "due" else None,
         "due": None,
         "expires": None,

@@ -41,8 +41,7 @@ class OpenBatch:
     """
 
     def __init__(self, context: Context, now: datetime | None) -> None:
-        check(context.table, BATCHES)
-        context.keep_current()
+        check(context.current().table, BATCHES)
         self._context = context
         self._now = now
         self._chunks: list[Encoded] = []
@@ -75,7 +74,7 @@ class OpenBatch:
 
     def finish(self, connection: Connection | None = None) -> None:
         """Push the messages: what the end of the block does."""
-        context = self._context
+        context = self._context.current(connection)  # the block may have taken long
         params: Params = {"now": context.time(self._now)}
         self._id = context.run(self._pushed, params, connection)
         counters.add("pushed_messages", context.table.name, self._size)
@@ -167,10 +166,11 @@ class Batch:
 
     def progress(self) -> BatchProgress:
         """Return the progress of the batch: one read, which counts the messages that are left."""
-        row = self._context.run(self._context.engine.batches.batch_progress, {"id": self.id})
+        context = self._context.current()
+        row = context.run(context.engine.batches.batch_progress, {"id": self.id})
         if row is None:
             raise _not_found(self.id)
-        return batch_ends.progress_of(self._context, row)
+        return batch_ends.progress_of(context, row)
 
     def results(self, n: int = 1000, *, after: int = 0) -> dict[int, Any]:
         """Return the results of up to `n` messages of the batch with ids above `after`, by id, lowest id first.
@@ -179,10 +179,11 @@ class Batch:
         result, or is no longer in the history. Those who read all results give the last id as the next `after`.
         `BatchNotFound` if the batch has been forgotten with the history.
         """
-        check(self._context.table, WAITS)
+        context = self._context.current()
+        check(context.table, WAITS)
         params: Params = {"id": self.id, "after": checked_id(after), "n": count(n, "n")}
-        rows = self._context.run(self._context.engine.batches.batch_results, params)
-        if not rows and not self._context.run(self._context.engine.batches.find_batch, {"id": self.id}):
+        rows = context.run(context.engine.batches.batch_results, params)
+        if not rows and not context.run(context.engine.batches.find_batch, {"id": self.id}):
             raise _not_found(self.id)
         return {id: json.loads(result) for id, result in rows.items()}
 
@@ -193,7 +194,7 @@ class Batch:
         cancelled. Returns how many messages were cancelled or told. In bounded transactions: a crash leaves some
         messages cancelled, and another call goes on. `now` as in `Consumer`.
         """
-        context = self._context
+        context = self._context.current()
         cancelled = batch_ends.cancel(context, self.id, dead=True, now=now)
         context.table.ending.add(self.id)
         follow(context, ENDED, now, None, cancelled or 1)
@@ -223,7 +224,7 @@ def find(runner: Runner, id: int, who: str) -> Batch:
         table = runner.run(engine.batches.find_batch, engine.shared, params)
     except QueueNotFound:  # no queue of the database has batches
         table = None
-    name = next((row.name for row in catalogue.rows(runner) if catalogue.table_in(row) == table), None)
+    name = None if table is None else catalogue.name_in(catalogue.rows(runner), table)
     if name is None:
         missing = catalogue.without_place(runner, f"batch {id}")
         raise _not_found(id) if missing is None else BatchNotFound(missing.cause, missing.remedy)

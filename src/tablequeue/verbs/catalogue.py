@@ -179,21 +179,21 @@ def table_in(row: NameRow) -> str:
 
 def present(runner: Runner, table: Table) -> Table:
     """Return what the catalogue has now of a table that may have been renamed."""
-    for row in rows(runner):
-        if table_in(row) == table.table_name:
-            return find(runner, row.name, kind_of(json.loads(row.entry)))
-    raise QueueNotFound(f"There is no {table.definition.kind} {table.name!r}.", "It was dropped meanwhile.")
+    name = name_in(rows(runner), table.table_name)
+    if name is None:
+        raise QueueNotFound(f"There is no {table.definition.kind} {table.name!r}.", "It was dropped meanwhile.")
+    return find(runner, name, table.definition.kind)
 
 
 def present_name(engine: Engine, cursor: object, table: Table) -> str | None:
     """Return the name that the catalogue has for a table, which may have been renamed; None if it was dropped."""
     there = engine.catalogue.names(cursor, table, {}) if engine.catalogue.has_catalogue(cursor, table, {}) else []
-    return name_in(there, table)
+    return name_in(there, table.table_name)
 
 
-def name_in(there: Sequence[NameRow], table: Table) -> str | None:
+def name_in(there: Sequence[NameRow], table: str) -> str | None:
     """Return the name that rows of the catalogue have for a table; None if they have none."""
-    return next((row.name for row in there if table_in(row) == table.table_name), None)
+    return next((row.name for row in there if table_in(row) == table), None)
 
 
 def has_schema(runner: Runner) -> bool:
@@ -206,7 +206,7 @@ def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
         context.engine.catalogue.lock(cursor, table, params)
         there = context.engine.catalogue.names(cursor, table, params)
-        dead_letters.refuse_drop(name_in(there, table), there)
+        dead_letters.refuse_drop(name_in(there, table.table_name), there)
         drop_within(context.engine, cursor, table)
 
     context.run(drop, {})

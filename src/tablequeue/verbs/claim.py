@@ -141,7 +141,6 @@ def leased(
     context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Connection | None = None
 ) -> tuple[str, Params]:
     """Return a new token, and the parameters of a claim under it."""
-    context.keep_current(connection)
     token = secrets.token_hex(16)
     return token, _params(context, n, token, now) | context.table.plan.way(LEASES)(context, lease)
 
@@ -153,7 +152,6 @@ def take(context: Context, n: int, now: datetime | None, connection: Connection 
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    context.keep_current(connection)
     check(context.table, TAKE)
     params = _params(context, n, None, now)
     return _swept(context, context.messages.take, params, now, connection, refusable=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, TypeVar
@@ -41,6 +41,8 @@ PARTS: Ways[Callable[[Engine], tuple[Messages, Reads]]] = Ways(
 )
 # Seconds between two looks of one process at the definition of a queue: an altered one holds within a second.
 LOOK_EVERY = 0.75
+# Age, in seconds, of the last look from which on no call goes on without one.
+LOOKED_WITHIN = 1.0
 
 
 @dataclass(slots=True)
@@ -60,8 +62,10 @@ class Context:
     reads: Reads
     plain: Params | None = None
     """The parameters of a push without options, after the first one; see push.py."""
-    next_look: float = 0.0
-    """When to look next whether the definition was altered, on this process's monotonic clock."""
+    looked: float = field(default_factory=monotonic)
+    """When the last look at the definition began, on this process's monotonic clock. To open it is one."""
+    next_look: float = field(default_factory=lambda: monotonic() + LOOK_EVERY)
+    """From when on a call looks."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
@@ -95,17 +99,21 @@ class Context:
         run = self.run if self.engine.sweeps_within else self.run_beside
         return run(operation, params, connection)
 
-    def keep_current(self, connection: Connection | None = None) -> None:
-        """Look whether the definition was altered, at most once in `LOOK_EVERY` seconds.
+    def current(self, connection: Connection | None = None) -> Context:
+        """Return this context, with the definition and the name that the queue has by now, or had a second ago.
 
-        The first call only notes the time, because the queue was opened just before. In a call in the transaction of
-        the caller's `connection` it looks beside that. If it cannot look, the definition stays as it is.
+        Each verb begins with it, so that a handle that has been idle does not act by what it knew before. It looks if
+        the last look is `LOOK_EVERY` seconds old: in constant use that is one small read in so many seconds. In a call
+        in the transaction of the caller's `connection` it looks beside that. If it cannot look, the definition stays as
+        it is.
         """
         now = monotonic()
         if now >= self.next_look:
-            opened, self.next_look = self.next_look == 0.0, now + LOOK_EVERY
-            if not opened:
-                self.look(connection)
+            # Of several threads one looks. The others go on, unless the handle was idle: what it knows is too old then.
+            self.next_look = self.looked + LOOKED_WITHIN
+            self.look(connection)
+            self.looked, self.next_look = now, now + LOOK_EVERY
+        return self
 
     def look(self, connection: Connection | None = None) -> None:
         """Look now whether the definition was altered, or the queue renamed."""

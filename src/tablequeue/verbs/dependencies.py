@@ -23,13 +23,20 @@ from tablequeue.verbs.push import Defined, OnConflict, Options, check_on_conflic
 from tablequeue.verbs.refusals import Refusal, check, first_of
 
 
+class Opened(Defined, Protocol):
+    """A queue, synchronous or async."""
+
+    @property
+    def table(self) -> str: ...
+
+
 class Claimed(Protocol):
     """A claim, synchronous or async."""
 
     @property
     def id(self) -> int: ...
     @property
-    def queue(self) -> Defined: ...
+    def queue(self) -> Opened: ...
 
 
 Dependency: TypeAlias = int | tuple[str, int] | Claimed
@@ -124,7 +131,6 @@ def _wanted(
 ) -> list[tuple[Table, list[int]]]:
     """Check what a push does not encode. Return what its messages wait for."""
     check_on_conflict(on_conflict)
-    context.keep_current(connection)
     check(context.table, HOLDS)
     check_on_dead(on_dead)
     return _by_queue(context, after)
@@ -180,27 +186,36 @@ def _head(message: int, row: Params, on_dead: OnDead) -> Params:
 
 def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table, list[int]]]:
     """Return what the message waits for: the ids by the tables of their queues."""
-    own = context.table.name
+    own = context.table
     if not isinstance(after, Iterable) or isinstance(after, str):
         raise BadInput(f"after is {after!r}.", GIVE)
-    named: dict[str, set[int]] = {}
+    # By the names that they have now: this process may know its own queue by an older one.
+    named: dict[str | None, set[int]] = {}
     for each in after:
         match each:
             case object(queue=queue, id=id):
-                name = queue.name
+                name = None if queue.table == own.table_name else _name_of(context, queue)
             case (str(name), id):
                 pass
             case int(id):
-                name = own
+                name = None
             case _:
                 raise BadInput(f"after has {each!r}, which names no message.", GIVE)
         named.setdefault(name, set()).add(checked_id(id))
-    found: list[tuple[Table, list[int]]] = []
+    found: dict[str, tuple[Table, set[int]]] = {}
     for name, ids in named.items():
-        table = context.table if name == own else catalogue.find(context.runner, name, "queue")
+        table = own if name is None else catalogue.find(context.runner, name, "queue")
         check(table, ENDS)
-        found.append((table, sorted(ids)))
-    return found
+        found.setdefault(table.table_name, (table, set()))[1].update(ids)
+    return [(table, sorted(ids)) for table, ids in found.values()]
+
+
+def _name_of(context: Context, queue: Opened) -> str:
+    """Return the name of the queue of a claim by now: it may have been renamed, and another one have its name."""
+    name = catalogue.name_in(catalogue.rows(context.runner), queue.table)
+    if name is None:
+        raise BadInput(f"The queue {queue.name!r} of a claim in after is not in this database.", GIVE)
+    return name
 
 
 def _check_there(context: Context, cursor: Cursor, table: Table, ids: list[int]) -> None:

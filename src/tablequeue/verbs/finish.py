@@ -84,7 +84,6 @@ def fail(
 ) -> list[FailedState]:
     """Fail the attempts, each with a delay of its own. Return the new states, aligned with the claims."""
     claims = checked_claims(claims, Claim)
-    context.keep_current(connection)
     definition = context.table.definition
     delay = None if retry_in is None else seconds(retry_in, "retry_in")
     delays = {
@@ -123,7 +122,6 @@ def extend(
 ) -> list[datetime]:
     """Extend the leases. Return their new ends, aligned with the claims."""
     check(context.table, EXTEND)
-    context.keep_current(connection)
     claims = checked_claims(claims, Claim)
     lease = context.table.definition.lease if lease is None else seconds(lease, "lease")
     params: Params = {"lease": lease, "now": context.time(now)}
@@ -138,7 +136,6 @@ def extend(
 def extend_held(context: Context, id: int, lease: Duration, now: datetime | None) -> bool:
     """Extend the lease on a message, whoever holds it; return whether somebody does."""
     check(context.table, EXTEND)
-    context.keep_current(None)
     token = context.run(context.messages.holder, {"id": id})
     if token is None:
         return False

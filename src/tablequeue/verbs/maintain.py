@@ -101,7 +101,7 @@ def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> 
         total = dead_letters.move_back(context, target, lambda message, origin: chosen(message, origin.id))
         follow(context, CHANGED, now, None, total)
     there = context.run(context.engine.catalogue.names, {})
-    for name in dead_letters.sources(there, catalogue.name_in(there, context.table)):
+    for name in dead_letters.sources(there, catalogue.name_in(there, context.table.table_name)):
         source = at(catalogue.find(context.runner, name, "queue"))
         moved = dead_letters.move_back(source, context, lambda message, origin: chosen(message, message.id))
         follow(source, CHANGED, now, None, moved)

@@ -60,7 +60,7 @@ def move_batches(
     context: Context, to: Context, history: bool, follow: bool, now: datetime | None
 ) -> Generator[move_between.Moved]:
     """Move all messages to a queue of another database. Yield what each batch has moved."""
-    _check(context, to, None)
+    _check(context.current(), to.current(), None)
     if context.runner is to.runner:
         raise BadInput("Both queues are of one database.", "Use move().")
     return move_between.batches(context, to, history, follow, now)

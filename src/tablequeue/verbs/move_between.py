@@ -107,6 +107,7 @@ def batches(context: Context, to: Context, history: bool, follow: bool, now: dat
     found = _Pass()
     while True:
         found = _Pass(refused=found.refused)
+        context, to = context.current(), to.current()
         yield from _pass(context, to, found, now)
         if found.number >= BATCH:
             continue

@@ -110,7 +110,6 @@ def push(
     connection: Connection | None,
 ) -> int | None:
     check_on_conflict(on_conflict)
-    context.keep_current(connection)
     if options == NOTHING and key is None and now is None and not telemetry.recording():
         # Made once: of 320 µs on SQLite it took 20, for after a flush of the disk the caches are cold.
         params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
@@ -164,7 +163,6 @@ def push_many(
     connection: Connection | None,
 ) -> list[int | None]:
     check_on_conflict(on_conflict)
-    context.keep_current(connection)
     encoded = encode(context, messages, options, now)
     if not encoded:
         return []

@@ -88,7 +88,6 @@ class ResultWaiter:
     """Waits for the result of one message. `wake` is what the notifier calls, in its own thread."""
 
     def __init__(self, context: Context, id: int, wait: Duration, wake: Callable[[], None]) -> None:
-        check(context.table, WAITS)
         self._context = context
         self._id = id
         self._wait = seconds(wait, "wait")
@@ -103,6 +102,7 @@ class ResultWaiter:
 
     def look(self) -> tuple[Any, float | None]:
         """Return the result and None; or None and the seconds until the next look. `NoResult` if there is none."""
+        check(self._context.current().table, WAITS)
         notifier = self._context.runner.notifier
         if notifier is not None and self._wait:
             notifier.attend(self._context.table.waiting_for_results, self._wake)

@@ -99,7 +99,7 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
 def follow_rename(context: Context) -> None:
     """Work with the name that the topic has now: those of its subscriptions begin with it. Refuse a dropped topic."""
     table = context.table
-    name = catalogue.name_in(catalogue.rows(context.runner), table)
+    name = catalogue.name_in(catalogue.rows(context.runner), table.table_name)
     if name is None:
         raise _gone(table)
     if name != table.name:
@@ -116,7 +116,7 @@ def subscription(context: Context, name: str) -> Table:
 def names(context: Context) -> list[str]:
     """Return the names of the subscriptions of a topic, sorted, without that of the topic."""
     rows = catalogue.rows(context.runner)
-    if catalogue.name_in(rows, context.table) is None:
+    if catalogue.name_in(rows, context.table.table_name) is None:
         raise _gone(context.table)
     return [row.name.partition("/")[2] for row in _subscriptions(rows, context.table)]
 
