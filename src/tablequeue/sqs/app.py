@@ -15,21 +15,12 @@ from tablequeue.aio import THREADS as CONNECTIONS
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aio.threads import Threads
 from tablequeue.database import Database
-from tablequeue.errors import (
-    BadDefinition,
-    BadInput,
-    Conflict,
-    ConnectionLost,
-    Locked,
-    QueueNotFound,
-    TablequeueError,
-    Unreachable,
-)
+from tablequeue.errors import BadDefinition, BadInput, QueueNotFound, TablequeueError
 from tablequeue.observe.health import PATHS, Health
 from tablequeue.observe.metrics import Metric
 from tablequeue.sqs import moves, protocol, signatures
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
-from tablequeue.sqs.errors import SqsError, no_queue
+from tablequeue.sqs.errors import PASSING, SqsError, no_queue
 from tablequeue.sqs.operations import OPERATIONS
 from tablequeue.sqs.pages import refuse_pages, refuse_pages_of_network
 from tablequeue.sqs.protocol import Answer
@@ -50,8 +41,6 @@ BODY_WITHIN = 30.0
 """Seconds in which a client must have sent its request."""
 METHODS = ("GET", "POST")
 """Those of AWS."""
-PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
-"""Errors that a client does well to try again after."""
 # Clients are told no more: the words of an error may have the URL of the database.
 BUSY = ("ServiceUnavailable", "The database is busy, or cannot be reached now. Try again.")
 FAILED = ("InternalFailure", "The request failed for a reason that the log of the endpoint has.")

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tablequeue.errors import Conflict, ConnectionLost, Locked, Unreachable
+
+PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
+"""Errors of the database after which it does well to try again."""
 _PREFIX = "AWS.SimpleQueueService."
 
 # The name of an error in JSON, its code in the query protocol where that is another one, and its status if not 400.

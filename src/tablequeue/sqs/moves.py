@@ -11,6 +11,7 @@ import asyncio
 import base64
 import binascii
 import json
+import logging
 import uuid
 from dataclasses import asdict, dataclass
 from time import monotonic, time
@@ -19,10 +20,13 @@ from tablequeue.errors import TablequeueError
 from tablequeue.model.message import Message
 from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
-from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
+from tablequeue.sqs.errors import PASSING, SqsError, bad_parameter, check_range
 from tablequeue.sqs.hosted import Hosted, label
 from tablequeue.sqs.queues import sources
 from tablequeue.sqs.urls import is_arn, of_arn
+from tablequeue.worker.fetcher import backoff
+
+log = logging.getLogger("tablequeue.sqs")
 
 MOST_LISTED = 10
 KEPT = 10
@@ -173,19 +177,16 @@ async def _note(source: Hosted, task: Task) -> None:
 
 
 async def _run(endpoint: Endpoint, source: Hosted, destination: Hosted | None, task: Task) -> None:
+    failures = 0
     try:
-        while not await _is_cancelled(endpoint, source, task):
-            begun = monotonic()
-            moved = await _step(endpoint, source, destination, min(STEP, task.rate or STEP))
-            task.moved += moved
-            if not moved:
-                task.status = "COMPLETED"
-                break
-            if task.rate is not None:
-                await _tell(endpoint, source, task)
-                await asyncio.sleep(max(0.0, moved / task.rate - (monotonic() - begun)))
-        else:
-            task.status = "CANCELLED"
+        while task.is_active:
+            try:
+                await _advance(endpoint, source, destination, task)
+                failures = 0
+            except PASSING as error:  # what a lost answer tells of is not counted
+                failures += 1
+                log.warning("%s: %s", source.name, error)
+                await asyncio.sleep(backoff(failures))
     except asyncio.CancelledError:
         task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
     except SqsError as error:
@@ -193,6 +194,21 @@ async def _run(endpoint: Endpoint, source: Hosted, destination: Hosted | None, t
     except TablequeueError as error:
         task.status, task.failure = "FAILED", error.cause
     await _tell(endpoint, source, task)
+
+
+async def _advance(endpoint: Endpoint, source: Hosted, destination: Hosted | None, task: Task) -> None:
+    """Move some messages, and note it; or end the task."""
+    if await _is_cancelled(endpoint, source, task):
+        task.status = "CANCELLED"
+        return
+    begun = monotonic()
+    moved = await _step(endpoint, source, destination, min(STEP, task.rate or STEP))
+    task.moved += moved
+    if not moved:
+        task.status = "COMPLETED"
+    elif task.rate is not None:
+        await _tell(endpoint, source, task)
+        await asyncio.sleep(max(0.0, moved / task.rate - (monotonic() - begun)))
 
 
 async def _step(endpoint: Endpoint, source: Hosted, destination: Hosted | None, number: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,7 +12,12 @@ from typing import Literal
 
 from tablequeue.aio.consumer import AsyncClaim, waiter_of
 from tablequeue.aio.queue import AsyncQueue
+from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.errors import LeaseLost, TablequeueError
+from tablequeue.sqs.errors import PASSING
+from tablequeue.worker.fetcher import backoff
+
+log = logging.getLogger("tablequeue.sqs")
 
 LOOK_EVERY = 5.0
 """Seconds after which a receive that waits looks again: another process may have ended a visibility timeout."""
@@ -87,22 +93,18 @@ class Waiters:
             self._task.cancel()
 
     async def _serve(self) -> None:
+        failures = 0
         try:
             with waiter_of(self._queue) as waiter:
                 self._waiter_wake = waiter.wake
                 while self._waiting:
-                    head = self._waiting[0]
-                    claims = await claimed(self._queue, head.n, head.lease)
-                    if not claims:
-                        left = max(each.end for each in self._waiting) - monotonic()
-                        await waiter.wait(min(max(0.0, left), LOOK_EVERY))
-                        continue
-                    waiter.found()
-                    if head in self._waiting:
-                        self._waiting.remove(head)
-                        head.claims.set_result(claims)
-                    else:
-                        give_back(self._queue, claims)
+                    try:
+                        await self._look(waiter)
+                        failures = 0
+                    except PASSING as error:  # the receives go on: the database may be back before they end
+                        failures += 1
+                        log.warning("%s: %s", self._queue.name, error)
+                        await asyncio.sleep(backoff(failures))
         except TablequeueError as error:
             for waiting in self._waiting:
                 waiting.claims.set_exception(error)
@@ -110,6 +112,21 @@ class Waiters:
         finally:
             self._waiter_wake = _nothing
             self._task = asyncio.create_task(self._serve()) if self._waiting else None  # some came meanwhile
+
+    async def _look(self, waiter: AsyncWaiter) -> None:
+        """Hand messages to the first that waits; if there are none, wait for some."""
+        head = self._waiting[0]
+        claims = await claimed(self._queue, head.n, head.lease)
+        if not claims:
+            left = max((each.end for each in self._waiting), default=0.0) - monotonic()
+            await waiter.wait(min(max(0.0, left), LOOK_EVERY))
+            return
+        waiter.found()
+        if head in self._waiting:
+            self._waiting.remove(head)
+            head.claims.set_result(claims)
+        else:
+            give_back(self._queue, claims)
 
 
 _tasks: set[asyncio.Task[None]] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
 from typing import Any
 
 from airflow.sdk import BaseHook
@@ -10,10 +11,12 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tablequeue import aio
 from tablequeue.contrib.airflow.hook import DEFAULT, check_delivery, url_of
+from tablequeue.contrib.outages import consuming, lasting
+from tablequeue.errors import LeaseLost
 
 
 class ReadyTrigger(BaseTrigger):
-    """Waits until a message of the queue is ready. It claims the message, and releases it at once."""
+    """Waits until a message of the queue is ready, also during an outage. It claims the message, and releases it."""
 
     def __init__(self, queue_name: str, tablequeue_conn_id: str = DEFAULT) -> None:
         super().__init__()
@@ -29,7 +32,8 @@ class ReadyTrigger(BaseTrigger):
         async with await aio.connect(url) as database:
             queue = await database.consumer(self.queue_name)
             check_delivery(self.queue_name, queue.definition)
-            async for message in queue.consume():
-                await message.release()
-                break
+            async with aclosing(consuming(queue)) as messages:
+                message = await anext(messages)
+            with suppress(LeaseLost):
+                await lasting(message.release)
         yield TriggerEvent(True)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,8 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from tablequeue import aio
 from tablequeue.contrib.airflow.hook import DEFAULT, check_delivery, url_of
-from tablequeue.errors import BadInput, LeaseLost
+from tablequeue.contrib.outages import consuming, lasting
+from tablequeue.errors import BadInput, LeaseLost, TablequeueError
 
 # Messages that wait until Airflow has stored their events. It confirms them about once a second.
 IN_PROGRESS = 100
@@ -96,18 +98,18 @@ class Producer(SharedStreamProducer):
         return self._streaming and not self._confirmations.done()
 
     async def open_stream(self) -> AsyncIterator[tuple[Delivery, Delivery]]:
-        """Yield each message; at most IN_PROGRESS whose events are not stored."""
+        """Yield each message; at most IN_PROGRESS whose events are not stored. It waits until an outage is over."""
         self._database = await aio.connect(url_of(await BaseHook.aget_connection(self._conn_id)))
         self._queue = await self._database.consumer(self._queue_name)
         check_delivery(self._queue_name, self._queue.definition)
-        consuming: Any = self._queue.consume()
         try:
-            async with aclosing(consuming) as messages:
+            async with aclosing(consuming(self._queue)) as messages:
                 async for message in messages:
                     event = {name: getattr(message, name) for name in ("id", "payload", "headers")}
                     event["queue"] = self._queue_name
                     if reason := unfit(event):
-                        await message.fail(reason, retry=False)
+                        with suppress(LeaseLost):
+                            await lasting(partial(message.fail, reason, retry=False))
                         continue
                     self._held.add(message)
                     await self._room.acquire()
@@ -119,19 +121,19 @@ class Producer(SharedStreamProducer):
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Complete the messages whose events are stored, and fail or release the others.
 
-        A message whose lease was lost meanwhile is delivered again.
+        A message whose lease was lost meanwhile is delivered again. It waits until an outage is over.
         """
         done: dict[str, list[aio.AsyncClaim]] = {"stored": [], "failed": [], "unknown": []}
         for delivery, outcome in batch:
             stored = outcome.is_clean and outcome.acked == delivery.noted
             done["stored" if stored else "failed" if outcome.failed else "unknown"].append(delivery.message)
         for finish in (
-            self._queue.complete_many(done["stored"]),
-            self._queue.fail_many(done["failed"], "Airflow has not stored the event."),
-            self._queue.release_many(done["unknown"]),
+            partial(self._queue.complete_many, done["stored"]),
+            partial(self._queue.fail_many, done["failed"], "Airflow has not stored the event."),
+            partial(self._queue.release_many, done["unknown"]),
         ):
             with suppress(LeaseLost):
-                await finish
+                await lasting(finish)
         for delivery, _ in batch:
             self._held.discard(delivery.message)
             self._room.release()
@@ -143,8 +145,8 @@ class Producer(SharedStreamProducer):
         try:
             if self._held:
                 await self._queue.release_many(self._held)
-        except LeaseLost:
-            return
+        except TablequeueError:
+            return  # the leases are lost, or end by themselves
         finally:
             await self._database.close()
 

@@ -8,12 +8,14 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from threading import Event
 from typing import Any
+from weakref import WeakValueDictionary
 
 import dramatiq
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
 from tablequeue import Claim, Database, Queue, connect, errors
-from tablequeue.ext import waiter_of
+from tablequeue.ext import context_of, waiter_of
+from tablequeue.worker.fetcher import TRANSIENT
 
 
 class Broker(dramatiq.Broker):
@@ -29,6 +31,7 @@ class Broker(dramatiq.Broker):
         self._url = url
         self._options = options
         self.queues: dict[str, Queue | None] = {}
+        self._work: dict[str, Work] = {}
 
     @cached_property
     def database(self) -> Database:
@@ -77,7 +80,12 @@ class Broker(dramatiq.Broker):
         return message
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30000) -> Consumer:
-        return Consumer(self._anew(queue_name), prefetch, timeout / 1000)
+        with dramatiqs_errors():
+            queue = self._anew(queue_name)
+        work = self._work.get(queue_name)
+        if work is None or not context_of(work.queue).table.is_that_of(context_of(queue).table):
+            work = self._work[queue_name] = Work(queue)
+        return Consumer(queue, work, prefetch, timeout / 1000)
 
     def flush(self, queue_name: str) -> None:
         self._anew(queue_name).purge()
@@ -96,59 +104,104 @@ class Broker(dramatiq.Broker):
             time.sleep(0.05)
 
 
+class Work:
+    """The messages of one queue that this process works on, by their ids, whichever consumer has handed them over.
+
+    After an error dramatiq makes another consumer, and goes on with the messages of the one before. What it drops
+    is not extended any more: it is delivered again when its lease ends.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self._messages: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def begin(self, message: Any) -> None:
+        self._messages[message.claim.id] = message
+
+    def end(self, message: Any) -> None:
+        self._messages.pop(message.claim.id, None)
+
+    def claims(self) -> list[Claim]:
+        # Worker threads change it meanwhile; a list of references is made in one step.
+        return [message.claim for ref in self._messages.valuerefs() if (message := ref()) is not None]
+
+    def adopts(self, claim: Claim) -> bool:
+        """Whether the message is worked on here, under a lease that was lost: it has the new one then."""
+        message = self._messages.get(claim.id)
+        if message is not None:
+            message.claim = claim
+        return message is not None
+
+
 class Consumer(dramatiq.Consumer):
     """Claims up to `prefetch` messages, and extends their leases while dramatiq's consumer thread asks for more."""
 
-    def __init__(self, queue: Queue, prefetch: int, timeout: float) -> None:
-        self._queue, self._prefetch, self._timeout = queue, prefetch, timeout
+    def __init__(self, queue: Queue, work: Work, prefetch: int, timeout: float) -> None:
+        self._queue, self._work, self._prefetch, self._timeout = queue, work, prefetch, timeout
         self._waiter, self._room = waiter_of(queue), Event()
         self._claimed: list[Claim] = []
-        self._held: set[Claim] = set()  # shared with worker threads, so each use of it is one atomic call
-        self._extended_at = time.monotonic()
+        # What the consumer before this one has handed over is extended before anything is claimed.
+        self._extended_at = -float("inf") if work else time.monotonic()
 
     def __next__(self) -> Any:
         """Return the next message. One that cannot be decoded is an error, and a dead letter after its attempts."""
-        if time.monotonic() - self._extended_at > self._queue.definition.lease / 2:
-            self._extended_at = time.monotonic()
-            with suppress(errors.LeaseLost):
-                self._queue.extend_many([*self._held])
-        self._room.clear()
-        room = self._prefetch - len(self._held)
-        if not self._claimed and room > 0:
-            self._claimed.extend(self._queue.pop_many(room))
-            self._held.update(self._claimed)
-        if self._claimed:
-            self._waiter.found()
-            claim = self._claimed.pop(0)
-            message: Any = dramatiq.MessageProxy(dramatiq.Message.decode(claim.payload))
-            message.claim = claim
-            return message
-        self._waiter.wait(self._timeout) if room > 0 else self._room.wait(self._timeout)
-        return None
+        with dramatiqs_errors():
+            self._extend()
+            self._room.clear()
+            room = self._prefetch - len(self._work) - len(self._claimed)
+            if not self._claimed and room > 0:
+                self._claimed += [claim for claim in self._queue.pop_many(room) if not self._work.adopts(claim)]
+            if self._claimed:
+                self._waiter.found()
+                claim = self._claimed.pop(0)
+                message: Any = dramatiq.MessageProxy(dramatiq.Message.decode(claim.payload))
+                message.claim = claim
+                self._work.begin(message)
+                return message
+            self._waiter.wait(self._timeout) if room > 0 else self._room.wait(self._timeout)
+            return None
 
     def ack(self, message: Any) -> None:
-        self._finish(message.claim, message.claim.complete)
+        self._finish(message, Claim.complete)
 
     def nack(self, message: Any) -> None:
         """Make the message a dead letter."""
         error = message._exception or "rejected by dramatiq"  # noqa: SLF001  (there is no public name)
-        self._finish(message.claim, message.claim.fail, error, retry=False)
+        self._finish(message, Claim.fail, error, retry=False)
 
     def requeue(self, messages: Iterable[Any]) -> None:
         for message in messages:
-            self._finish(message.claim, message.claim.release)
+            self._finish(message, Claim.release)
 
     def close(self) -> None:
+        """Release what was not handed over. If the database is away, it comes back when its leases end."""
         self._waiter.leave()
-        while self._claimed:
-            claim = self._claimed.pop(0)
-            self._finish(claim, claim.release)
+        claimed, self._claimed = self._claimed, []
+        with suppress(errors.TablequeueError):
+            self._queue.release_many(claimed)
 
-    def _finish(self, claim: Claim, finish: Callable[..., Any], *args: Any, **options: Any) -> None:
+    def _extend(self) -> None:
+        now = time.monotonic()
+        if now - self._extended_at > self._queue.definition.lease / 2:
+            with suppress(errors.LeaseLost):
+                self._queue.extend_many([*self._work.claims(), *self._claimed])
+            self._extended_at = now
+
+    def _finish(self, message: Any, finish: Callable[..., Any], *args: Any, **options: Any) -> None:
         """Finish a message. If its lease is lost, it is delivered again."""
-        with dramatiqs_errors(), suppress(errors.LeaseLost):
-            finish(*args, **options)
-        self._held.discard(claim)
+        with dramatiqs_errors():
+            while True:
+                claim = message.claim
+                try:
+                    finish(claim, *args, **options)
+                except errors.LeaseLost:
+                    if message.claim is not claim:
+                        continue  # it was claimed again meanwhile, by this process
+                break
+        self._work.end(message)
         self._room.set()
 
 
@@ -157,5 +210,5 @@ def dramatiqs_errors() -> Iterator[None]:
     """Raise the error after which dramatiq tries again."""
     try:
         yield
-    except (errors.Conflict, errors.ConnectionLost, errors.Locked, errors.Unreachable) as error:
+    except TRANSIENT as error:
         raise ConnectionClosed(error) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from functools import partial
@@ -11,7 +12,18 @@ from typing import Any
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from tablequeue import aio
+from tablequeue.contrib.outages import consuming, lasting
 from tablequeue.errors import BadInput, LeaseLost, QueueNotFound, TablequeueError
+from tablequeue.worker.fetcher import backoff
+
+logger = logging.getLogger("tablequeue.contrib.taskiq")
+
+
+class Held:
+    """A message that taskiq has and has not acknowledged, with its last claim."""
+
+    def __init__(self, claim: aio.AsyncClaim) -> None:
+        self.claim = claim
 
 
 class Broker(AsyncBroker):
@@ -31,7 +43,8 @@ class Broker(AsyncBroker):
         self._url = url
         self._queue_name = queue_name
         self._options = options
-        self._held: set[aio.AsyncClaim] = set()
+        self._held: dict[int, Held] = {}
+        """By the ids of the messages."""
         self._database: aio.AsyncDatabase | None = None
 
     async def startup(self) -> None:
@@ -54,10 +67,15 @@ class Broker(AsyncBroker):
         await super().shutdown()
         if self._database is not None:
             self._extending.cancel()
-            with suppress(LeaseLost):
-                await self._queue.release_many(self._held)
-            await self._database.close()
-            self._database = None
+            database, self._database = self._database, None
+            try:
+                await self._queue.release_many([held.claim for held in self._held.values()])
+            except LeaseLost:
+                pass  # they are delivered again anyway
+            except TablequeueError as error:
+                logger.warning("What is not acknowledged comes back when its leases end: %s", error)
+            finally:
+                await database.close()
 
     async def kick(self, message: BrokerMessage) -> None:
         """Push the message. When this has returned, it survives the death of any process."""
@@ -76,26 +94,46 @@ class Broker(AsyncBroker):
             await self._queue.push(message.message, **options)
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Yield messages. Each is under a lease, which is extended until taskiq acknowledges the message."""
-        while self._database is not None:
-            consuming: Any = self._queue.consume()  # one by one: what is not handed over has no one to extend it
-            try:
-                async with aclosing(consuming) as messages:
-                    async for claim in messages:
-                        self._held.add(claim)
-                        yield AckableMessage(data=claim.payload, ack=partial(self._ack, claim))
-            except QueueNotFound:
-                await self._open(self._database)
+        """Yield messages. Each is under a lease, which is extended until taskiq acknowledges the message.
 
-    async def _ack(self, claim: aio.AsyncClaim) -> None:
-        """Complete the message; if its lease is lost, it is delivered again."""
+        An error would end taskiq's worker, with the tasks that it runs. So it waits until an outage is over.
+        """
+        while self._database is not None:
+            try:
+                async with aclosing(consuming(self._queue, self._extend_held)) as messages:
+                    async for claim in messages:
+                        if claim.id in self._held:  # it runs here, and its lease was lost
+                            self._held[claim.id].claim = claim
+                            continue
+                        held = self._held[claim.id] = Held(claim)
+                        yield AckableMessage(data=claim.payload, ack=partial(self._ack, held))
+            except QueueNotFound:
+                await lasting(partial(self._open, self._database))
+
+    async def _ack(self, held: Held) -> None:
+        """Complete the message, also after an outage. If its lease is lost, it is delivered again."""
+        try:
+            while True:
+                claim = held.claim
+                with suppress(LeaseLost, QueueNotFound):
+                    await lasting(claim.complete)
+                if held.claim is claim:  # else it was claimed again meanwhile, by this process
+                    break
+        finally:
+            if self._held.get(held.claim.id) is held:
+                del self._held[held.claim.id]
+
+    async def _extend_held(self) -> None:
         with suppress(LeaseLost):
-            await claim.complete()
-        self._held.discard(claim)
+            await self._queue.extend_many([held.claim for held in self._held.values()])
 
     async def _extend(self) -> None:
-        """Extend the leases of all messages in time, also after an outage of the database."""
+        """Extend the leases of all messages in time, and as soon as an outage of the database is over."""
+        failures = 0
         while True:
-            await asyncio.sleep(self._queue.definition.lease / 3)
-            with suppress(TablequeueError):
-                await self._queue.extend_many([*self._held])
+            await asyncio.sleep(backoff(failures) if failures else self._queue.definition.lease / 3)
+            try:
+                await self._extend_held()
+                failures = 0
+            except TablequeueError:
+                failures += 1

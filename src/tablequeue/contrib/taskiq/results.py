@@ -11,6 +11,7 @@ from taskiq import AsyncResultBackend, TaskiqResult
 from taskiq.depends.progress_tracker import TaskProgress
 from taskiq.exceptions import ResultGetError, ResultSetError
 
+from tablequeue.contrib.outages import lasting
 from tablequeue.contrib.task_results import Store
 from tablequeue.errors import BadInput, BadPayload
 from tablequeue.model.pacing import Duration, in_seconds
@@ -49,7 +50,10 @@ class ResultBackend(AsyncResultBackend[Any]):
             self._opened = None
 
     async def set_result(self, task_id: str, result: TaskiqResult[Any]) -> None:
-        """Keep the result; or an error that says so, if it is no JSON, or too large for the database."""
+        """Keep the result; or an error that says so, if it is no JSON, or too large for the database.
+
+        It waits until an outage is over: taskiq would go on without the result.
+        """
         self._reported.pop(task_id, None)
         try:
             await self._put(task_id, result)
@@ -60,7 +64,8 @@ class ResultBackend(AsyncResultBackend[Any]):
 
     async def _put(self, task_id: str, result: TaskiqResult[Any]) -> None:
         body = result.model_dump_json().encode()
-        await asyncio.to_thread(self._store.put, task_id, body, self._expires, not result.is_err)
+        success = not result.is_err
+        await lasting(lambda: asyncio.to_thread(self._store.put, task_id, body, self._expires, success))
 
     async def is_result_ready(self, task_id: str) -> bool:
         """Return whether the result is there."""
