@@ -82,6 +82,9 @@ class Scene:
         self.place, self.kind, self.threads = place, kind, threads
         self.acting, self.others = acting, place.open("the others")
         self.others.create_queue(CALLED, payload="text", batches=True, dependencies=True, unique_for=60)
+        self.app = f"{place.schema}.app" if place.schema else "app"
+        """A table of the application's."""
+        place.execute(f"create table {self.app} (id int)")
         self._watch = place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
         self._looking = place.sa_engine().connect()
         if kind.side_by_side:
@@ -263,7 +266,7 @@ class Ground:
         with connection.begin() as transaction:
             number = self.scene.kind.number(connection.connection.dbapi_connection)
             if older:
-                connection.exec_driver_sql(f"select count(*) from {self.scene.place.table(CALLED)}").scalar()  # noqa: S608 (our names)
+                connection.exec_driver_sql(f"select * from {self.scene.app}").all()  # noqa: S608 (our names)
             self.after_the_snapshot()
             ids = self._ids_in(table)
             known = self.scene.rows(prefixes)

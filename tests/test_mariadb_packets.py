@@ -17,8 +17,9 @@ from tablequeue.ext import context_of
 from tablequeue.verbs import topics
 from tablequeue.verbs.context import Context, Params
 from tests.crashes import SteppingCursor, Steps, open_stepping, torn
-from tests.servers import Place, only
+from tests.servers import Kind, Place, only
 from tests.support import at, claimed, ids_of
+from tests.suspended import elsewhere
 
 pytestmark = only("mariadb")
 
@@ -157,6 +158,23 @@ def test_a_session_that_is_idle_in_a_transaction_is_ended(place: Place, db: Data
     with suppress(ConnectionLost):
         topics.move(context_of(seeking), 1)
     assert [claim.payload for claim in got] == ["x"]
+
+
+def test_a_creator_that_is_suspended_is_ended(place: Place, kind: Kind, db: Database) -> None:
+    """The creators' lock belongs to the session, and each DDL ends the transaction: so the session is ended."""
+    made: list[str] = []
+
+    def reached(number: int, words: str) -> None:
+        if words == "create" and not made:
+            made.append(db.create_queue("other").name)
+
+    steps = Steps(reached)
+    creating = open_stepping(elsewhere(place, kind, ended=True), steps)
+    steps.armed = True
+    with pytest.raises(ConnectionLost):
+        creating.create_queue("work")
+    assert made == ["other"]
+    assert db.create_queue("work").push("x"), "what it left is in nobody's way"
 
 
 def test_an_extension_that_ends_the_lease_is_no_loss(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,12 @@ OVERHEAD = 1 << 12
 # told otherwise, MySQL cuts group_concat off after 1,024 bytes. If a client is suspended or cut off in the middle of a
 # transaction, MariaDB ends the session after half of the default lease, or earlier if somebody has set that, and its
 # locks are free. MySQL has no such setting (see packets.py).
+# The longest that the server allows on every system.
+PATIENCE = "wait_timeout = 2147483"
 SETTINGS = (
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', session time_zone = '+00:00', "
-    "session innodb_lock_wait_timeout = 5, session lock_wait_timeout = 5, session wait_timeout = 2147483, "
+    "session innodb_lock_wait_timeout = 5, session lock_wait_timeout = 5, "
+    f"session {PATIENCE}, "
     "session group_concat_max_len = 4294967295 "
     "/*M!100300 , session idle_transaction_timeout = if(@@idle_transaction_timeout between 1 and 30, "
     "@@idle_transaction_timeout, 30) */"
@@ -108,6 +111,7 @@ class MySQLConnection(RawConnection):
     def _unlock(self) -> None:
         if self.cursor.named_lock:
             self.cursor.execute("do release_all_locks()")
+            self.cursor.execute(f"set session {PATIENCE}")
             self.cursor.named_lock = False
 
 

@@ -3,6 +3,9 @@
 -- The creators' lock: one creator at a time creates or drops queues in a database. 1 if the lock was free within a
 -- minute. It belongs to the connection, not to a transaction, because each DDL commits; a crash of the client frees it.
 -- Its name is hashed: a lock's name is limited to 64 characters, and a database's name may have as many.
+-- The server ends a session that has the lock and is idle for 30 s, as one that is idle in a transaction.
+set session wait_timeout =
+    /*M!100300 if(@@idle_transaction_timeout between 1 and 30, @@idle_transaction_timeout, */ 30 /*M!100300 ) */;
 select get_lock(concat('tablequeue.', md5(coalesce(database(), ''))), 60);
 
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
@@ -97,3 +100,4 @@ values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitt
 
 -- Free the creator's lock, on the connection that has it.
 do release_lock(concat('tablequeue.', md5(coalesce(database(), ''))));
+set session wait_timeout = default;

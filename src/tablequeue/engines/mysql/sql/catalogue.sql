@@ -4,11 +4,15 @@
 -- The creators' lock: one creator at a time creates or drops queues in a database. 1 if the lock was free within a
 -- minute. It belongs to the connection, not to a transaction, because each DDL commits; a crash of the client frees it.
 -- Its name is hashed: a lock's name is limited to 64 characters, and a database's name may have as many.
+-- The server ends a session that has the lock and is idle for 30 s, as one that is idle in a transaction.
+set session wait_timeout =
+    /*M!100300 if(@@idle_transaction_timeout between 1 and 30, @@idle_transaction_timeout, */ 30 /*M!100300 ) */;
 select get_lock(concat('tablequeue.', md5(coalesce({database}, ''))), 60);
 
 -- name: unlock
 -- Free the creator's lock, on the connection that has it.
 do release_lock(concat('tablequeue.', md5(coalesce({database}, ''))));
+set session wait_timeout = default;
 
 -- name: has_table
 -- Return whether the table :table exists, of those that the user has rights on. Its name may have the database before
