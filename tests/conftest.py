@@ -66,7 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if (item.get_closest_marker("matrix") is not None) == config.option.matrix]
     if config.option.quick:
         chosen = [item for item in chosen if item.get_closest_marker("quick") and not _needs_server(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
     # Those in a session of Spark first. So they are in the share of one worker, of which others take the end, and
     # one Java serves them: it takes long to start, and gets quicker from test to test.
