@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib import resources
 from typing import Literal
 
 import pytest
@@ -111,6 +113,117 @@ def test_a_page_follows_the_queue(page: Page, queues: Database) -> None:
     expect(tile).to_have_text("7")
 
 
+def renewed(page: Page) -> None:
+    """Wait until the page has been renewed once more."""
+    with page.expect_response(lambda answer: answer.request.resource_type == "fetch"):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.evaluate("new Promise((done) => setTimeout(done))")
+
+
+FOCUSED = "document.activeElement.getAttribute('href')"
+
+
+def test_the_focus_and_a_selection_survive_the_refresh(page: Page, queues: Database) -> None:
+    """Also beside a queue that comes, one that goes, and a notice above them."""
+    for name in ("b", "d", "f"):
+        queues.create_queue(name, lease=59).push(1)
+    page.goto("/")
+    link = page.locator("tr[data-key=d] td[data-label=ready] a")
+    link.focus()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('tr[data-key=d] th a'))")
+    there = page.evaluate(FOCUSED)
+    assert there == "/queues/d/messages?state=ready"
+    for change in (
+        lambda: queues.queue("d").push(2),
+        lambda: queues.create_queue("a"),
+        lambda: queues.create_queue("c"),
+        lambda: queues.queue("b").drop(),
+        lambda: queues.queue("f").pause(),
+        lambda: queues.create_topic("z").subscribe("mail"),
+        lambda: queues.queue("f").drop(),
+    ):
+        change()
+        renewed(page)
+        assert page.evaluate(FOCUSED) == there
+        assert page.evaluate("getSelection().toString()") == "d"
+        names = page.locator("tbody th a").all_inner_texts()
+        assert sorted(names) == sorted([*queues.queues(), *(each.partition("/")[2] for each in queues.subscriptions())])
+    expect(link).to_have_text("2")
+    page.goto("/queues/d")
+    page.locator(".tile", has_text="dead").focus()
+    queues.queue("d").pause()
+    renewed(page)
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    assert page.evaluate(FOCUSED) == "/queues/d/messages?state=dead"
+
+
+def test_a_renewed_page_is_the_page(page: Page, queues: Database) -> None:
+    """Whatever changed: what is shown is what a browser would show that loads it now."""
+    fill(queues)
+    shown = "document.querySelector('main').innerHTML"
+    for path in ("/", "/queues/work", "/queues/reports", "/topics/events/mail"):
+        page.goto(path)
+        bury(queues.create_queue("aa", max_attempts=1, if_exists="alter"), [1])
+        for name in ("work", "reports"):
+            queue = queues.queue(name)
+            queue.push(1)
+            (queue.resume if queue.stats().paused_until else queue.pause)()
+        queues.subscription("events/mail").pop()
+        renewed(page)
+        renewed(page)
+        again = page.context.new_page()
+        again.goto(path)
+        ages = re.compile(r">[^<>]* (?:ms|s|min|h)(?: old)?[^<>]*<|<path[^>]*>|<svg.*?</svg>", re.DOTALL)
+        assert ages.sub("", page.evaluate(shown)) == ages.sub("", again.evaluate(shown)), path
+        again.close()
+
+
+def test_a_page_says_that_it_is_old(browser: Browser, queues: Database) -> None:
+    queues.create_queue("work").push(1)
+    with serving(queues) as client:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}")
+        page = context.new_page()
+        for path in ("/", "/queues/work"):
+            page.goto(path)
+            stale = page.locator(".stale")
+            expect(stale).to_be_hidden()
+            page.route("**/*", lambda route: route.abort())
+            expect(stale).to_contain_text(re.compile(r"The dashboard does not answer\. These .* of \d\d:\d\d:\d\d\."))
+            page.unroute_all()
+            page.route("**/*", lambda route: route.fulfill(status=503))
+            expect(stale).to_contain_text("answers with the error 503")
+            page.unroute_all()
+            expect(stale).to_be_hidden()
+        context.close()
+
+
+def test_who_is_logged_out_meanwhile_is_told(browser: Browser, queues: Database) -> None:
+    with serving(queues, token=TOKEN) as client:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}")
+        page = context.new_page()
+        page.goto("/")
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_text("There are no queues yet.")).to_be_visible()
+        context.clear_cookies()
+        expect(page.locator(".stale")).to_contain_text("You are not logged in any more")
+        context.close()
+
+
+def test_one_and_all_are_all(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    bury(queue, ["a", "b", "ab"])
+    page.goto("/queues/work/messages?state=dead")
+    page.get_by_role("searchbox").fill("b")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_label("Message 2").check()
+    page.get_by_label("all 2 found instead").check()
+    page.get_by_role("button", name="Redrive selected").click()
+    expect(page.get_by_text("2 redriven.")).to_be_visible()
+    expect(page.get_by_role("searchbox")).to_have_value("b")
+    assert [message.payload for message in queue.dead()] == ["a"]
+
+
 def test_the_login(browser: Browser, queues: Database) -> None:
     queues.create_queue("work")
     with serving(queues, token=TOKEN, loopback=False) as client:
@@ -145,6 +258,38 @@ def test_every_page_fits_and_can_be_read(
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert page.evaluate(CONTRASTS) == [], path
+    context.close()
+
+
+TAGS = re.compile(r"\.tag\.(\w+)")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_tag_can_be_read(
+    browser: Browser, client: Client, queues: Database, scheme: Literal["light", "dark"]
+) -> None:
+    """On all pages to which links lead; and each tag that the style has is on one of them."""
+    fill(queues)
+    queues.queue("groups").pause()
+    work = queues.queue("work")
+    work.cancel([message.id for message in work.peek(1)])
+    context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}", color_scheme=scheme)
+    page = context.new_page()
+    todo, seen, kinds, tags = {"/"}, set(), {"/"}, set()
+    while todo:
+        path = todo.pop()
+        seen.add(path)
+        page.goto(path)
+        assert page.evaluate(CONTRASTS) == [], path
+        tags |= {*page.evaluate("[...document.querySelectorAll('.tag')].map((tag) => tag.className)")}
+        for link in page.evaluate("[...document.links].map((link) => link.pathname + link.search)"):
+            kind = re.sub(r"/\d+$", "/ID", link) + (path if re.search(r"/\d+$", link) else "")
+            if kind not in kinds and not re.search("/payload$|window=|from=", link):
+                kinds.add(kind)  # of the messages on a page, the first one
+                todo.add(link)
+    named = {*TAGS.findall((resources.files("tablequeue.web") / "static" / "style.css").read_text())}
+    assert len(seen) > 40
+    assert named <= {name.partition(" ")[2] for name in tags}
     context.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -301,13 +303,83 @@ def test_dead_letters_are_redriven_and_purged(client: Client, queues: Database) 
     assert (queue.stats().ready, queue.stats().dead) == (2, 0)
 
 
+def test_all_are_more_than_those_that_are_ticked(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    a, *_ = bury(queue, list("abc"))
+    form = {"csrf": client.csrf(), "verb": "redrive", "all": "all", "id": [a]}
+    assert "redriven=3" in client.post("/queues/work/dead", form).headers["location"]
+    assert queue.stats().dead == 0
+
+
+@pytest.mark.parametrize("verb", ["redrive", "purge"])
+def test_all_that_a_search_finds(client: Client, queues: Database, verb: str) -> None:
+    """Those of every page, and no others; the page says their number before, and comes again afterwards."""
+    queue = queues.create_queue("work", max_attempts=1)
+    bury(queue, [f"{'to' if n % 2 else 'TO'} {'ada & co' if n % 3 else 'eve'}" for n in range(450)])
+    path = "/queues/work/messages?state=dead&q=to+ada+%26"
+    text = client.get(path).text
+    assert "all 300 found instead" in text
+    further = "/queues/work/messages?" + re.findall(r'href="[^"?]*\?([^"]*from=[^"]*)"', text)[0].replace("&amp;", "&")
+    assert "all 300 found instead" in client.get(further).text
+    form = {"csrf": client.csrf(), "verb": verb, "q": "to ada &"}
+    location = client.post("/queues/work/dead", {**form, "id": [2, 3]}).headers["location"]
+    assert location == f"{path}&{verb}{'n' if verb == 'redrive' else 'd'}=2"
+    assert "all 298 found instead" in client.get(location).text
+    assert location.replace("=2", "=298") == client.post("/queues/work/dead", form | {"all": "all"}).headers["location"]
+    assert {message.payload.rpartition(" ")[2] for message in queue.dead(500)} == {"eve"}
+    assert (queue.stats().dead, queue.stats().ready) == (150, 300 if verb == "redrive" else 0)
+
+
+def test_a_search_is_kept_on_the_way_to_a_message_and_back(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    (dead,) = bury(queue, ["a b"])
+    waiting, later = queue.push("a b"), queue.push("a b", delay=900)
+    for id, state, verb, form in (
+        (dead, "dead", "dead", {"verb": "redrive", "id": dead}),
+        (waiting, "ready", "cancel", {}),
+        (later, "scheduled", "reschedule", {"delay": 5}),
+    ):
+        listed, path = f"/queues/work/messages?state={state}&q=a+b", f"/queues/work/messages/{id}?q=a+b"
+        assert f'href="{path}"' in client.get(listed).text
+        text = client.get(path).text
+        assert f'href="{listed.replace("&", "&amp;")}"' in text
+        assert '<input type="hidden" name="q" value="a b">' in text
+        action = "/queues/work/dead" if verb == "dead" else f"/queues/work/messages/{id}/{verb}"
+        location = client.post(action, {"csrf": client.csrf(), "q": "a b", **form}).headers["location"]
+        assert "q=a+b" in location
+        assert client.get(location).status == 200
+
+
+def test_the_log_names_the_queue_and_who_it_was(
+    client: Client, queues: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="tablequeue.serve")
+    queue = queues.create_queue("work", max_attempts=1, batches=True)
+    bury(queue, ["a", "b"])
+    with queue.batch() as batch:
+        batch.push("c")
+    id = queue.push("d")
+    for path, form, words in (
+        ("/pause", {"verb": "pause"}, "queue paused"),
+        ("/pause", {"verb": "resume"}, "queue resumed"),
+        ("/dead", {"verb": "redrive", "id": 1}, "1 dead letters redriven"),
+        ("/dead", {"verb": "purge", "all": "all"}, "1 dead letters purged"),
+        (f"/batches/{batch.id}/cancel", {}, f"batch {batch.id} cancelled"),
+        (f"/messages/{id}/reschedule", {"delay": 9}, f"message {id} rescheduled"),
+        (f"/messages/{id}/cancel", {}, f"message {id} cancelled"),
+    ):
+        assert client.post(f"/queues/work{path}", {"csrf": client.csrf(), **form}).status == 303
+        record = caplog.records[-1]
+        assert record.getMessage() == f"work: {words}, from 127.0.0.1"
+        assert (vars(record)["queue"], vars(record)["client"]) == ("work", "127.0.0.1")
+
+
 @pytest.mark.parametrize(
     "form",
     [
         {"verb": "redrive"},
         {"verb": "redrive", "id": "x"},
         {"verb": "drop", "all": "all"},
-        {"verb": "purge", "all": "all", "id": "1"},
         {"verb": "purge", "id": "9" * 30},
         {},
     ],

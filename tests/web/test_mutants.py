@@ -70,6 +70,31 @@ def allows_every_action(patch: Patch) -> None:
     patch.setattr(actions, "_need_actions", lambda site: None)
 
 
+def finds_everything(patch: Patch) -> None:
+    patch.setattr(search, "ids", lambda queue, state, text: [message.id for message in queue.dead(1000)])
+
+
+def forgets_the_search(patch: Patch) -> None:
+    patch.setattr(actions, "urlencode", lambda values: f"state=dead&{list(values)[-1]}={list(values.values())[-1]}")
+
+
+def notes_no_queue(patch: Patch) -> None:
+    patch.setattr(actions, "_note", lambda request, queue, words, **more: actions.log.info(words))
+
+
+def all_found(client: Client, queues: Database) -> None:
+    test_guard.test_all_that_a_search_finds(client, queues, "purge")
+
+
+def who(client: Client, queues: Database) -> None:
+    records: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(actions.log, "info", lambda words, *values, **more: records.append(words % values))
+        queues.create_queue("work")
+        client.post("/queues/work/pause", {"csrf": client.csrf(), "verb": "pause"})
+    assert records == ["work: queue paused, from 127.0.0.1"]
+
+
 def batch(client: Client, queues: Database) -> None:
     test_guard.test_batches_are_cancelled(client, queues)
 
@@ -130,6 +155,9 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
     "searches at the same time": (searches_at_once, one_search, {}),
     "no policy": (sends_no_headers, headers, {}),
     "a redrive that purges": (purges_for_a_redrive, dead_letters, {}),
+    "all dead letters for those found": (finds_everything, all_found, {}),
+    "a redrive that forgets its search": (forgets_the_search, all_found, {}),
+    "a log that names no queue": (notes_no_queue, who, {}),
     "a batch of any queue": (cancels_any_batch, batch, {}),
     "an action for readers": (allows_every_action, batch, {}),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,11 +11,12 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from tablequeue import Database
+from tablequeue import Backoff, Database, Definition, Rate, SubscriptionDefinition
 from tablequeue.ext import context_of
 from tablequeue.verbs import stats as numbers
 from tablequeue.verbs.readable import duration, number, rate
 from tablequeue.web import search
+from tablequeue.web.facts import FACTS
 from tests.support import at, claimed
 from tests.web.support import HOSTILE, Client, bury, fill, serving
 
@@ -57,6 +59,39 @@ def test_the_overview_has_the_numbers_of_every_queue(full: Client) -> None:
     assert "1 lost" in text
     assert "keeps no history" in text
     assert "read-only" in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"order": "priority", "expires": 4321, "rate": Rate(7, per=3600, burst=3), "concurrency": 12_345 // 9},
+        {"strict": True, "dead_letter_to": "failed", "unique_for": 99, "results": True, "labels": {"<b>": "two"}},
+        {"groups": "fair", "per_group": 3, "group_rate": Rate(9, burst=2), "batches": True, "dependencies": True},
+        {"groups": True, "history": 7777, "backoff": Backoff(base=3, factor=4, cap=50, jitter=0.25), "payload": "text"},
+        {"delivery": "at_most_once", "lease": 71, "max_attempts": 17},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_a_page_tells_the_whole_definition(client: Client, queues: Database, options: dict[str, Any]) -> None:
+    """An operator who sees ready messages that nobody gets looks there."""
+    queues.create_queue("failed")
+    definition = queues.create_queue("work", **options).definition
+    text = client.get("/queues/work").text.partition("<h2>Definition</h2>")[2]
+    shown = dict(re.findall(r"<dt>(.*?)</dt><dd>(?:<a [^>]*>)?(.*?)(?:</a>)?</dd>", text))
+    on = {field.name for field in dataclasses.fields(definition) if getattr(definition, field.name)}
+    assert {FACTS[name][0] for name in on} == {*shown}
+    assert "" not in shown.values()
+    if "expires" in options:
+        assert (shown["expires"], shown["rate"]) == ("72 min", "7 in 60 min, 3 at once")
+    if "labels" in options:
+        assert (shown["labels"], shown["dead letters go to"]) == ("&lt;b&gt; = two", "failed")
+    if "backoff" in options:
+        assert shown["backoff"] == "3 s \N{MULTIPLICATION SIGN} 4, at most 50 s, up to 25% less at random"
+
+
+def test_every_option_of_a_queue_has_a_place_on_its_page() -> None:
+    names = {field.name for kind in (Definition, SubscriptionDefinition) for field in dataclasses.fields(kind)}
+    assert names == {*FACTS}
 
 
 def test_the_overview_has_topics_with_their_subscriptions(full: Client) -> None:
@@ -184,7 +219,7 @@ def test_a_search_looks_everywhere_in_a_message(client: Client, queues: Database
 
     def found(text: str, state: str = "ready") -> list[str]:
         answer = client.get(f"/queues/work/messages?state={state}&q={text}").text
-        return re.findall(r'<th scope="row" class="n"><a href="[^"]*/(\d+)">', answer)
+        return re.findall(r'<th scope="row" class="n"><a href="[^"]*/(\d+)(?:\?q=[^"]*)?">', answer)
 
     assert found("") == ["1", "2"]
     assert found("ADA") == ["1"]

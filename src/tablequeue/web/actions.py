@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
@@ -13,7 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from tablequeue.errors import BadInput
-from tablequeue.verbs.maintain import ALL
+from tablequeue.verbs.maintain import ALL, Which
+from tablequeue.web import search
 from tablequeue.web.guard import COOKIE
 from tablequeue.web.render import Site, link_of, name_of
 
@@ -29,7 +31,8 @@ MOST_IDS = 1000
 async def login(site: Site, request: Request) -> Response:
     form = await _form(site, request)
     if not site.session.opens(str(form.get("token", "")).strip()):
-        log.warning("login refused", extra={"client": request.client and request.client.host})
+        client = _address(request)
+        log.warning("login refused, from %s", client, extra={"client": client})
         return site.page(request, "login.html", 403, next=str(form.get("next", "/")), wrong=True)
     there = str(form.get("next", "/"))
     # Only paths of this site: a browser takes //host and /\host for other sites.
@@ -50,36 +53,43 @@ async def logout(site: Site, request: Request) -> Response:
 
 
 async def dead(site: Site, request: Request) -> Response:
-    """Redrive or purge dead letters: those with the ids of the form, or all if the form says so."""
+    """Redrive or purge dead letters: those with the ids of the form, or all if the form says so.
+
+    All are those that a search finds, if the form has its text.
+    """
     _need_actions(site)
     form = await _form(site, request)
     action = VERBS.get(str(form.get("verb")))
     ids = [int(id) for id in map(str, form.getlist("id")) if id.isascii() and id.isdigit() and len(id) <= 18]
-    everything = form.get("all") == "all"
-    if action is None or bool(ids) == everything:
+    everything, text = form.get("all") == "all", str(form.get("q", ""))
+    if action is None or not (ids or everything):
         raise BadInput("No dead letter is selected.", "Go back and select some, or all.")
     done, verb = action
     name = name_of(request)
 
     def call_verb() -> int:
-        return getattr(site.database.consumer(name), verb)(ALL if everything else ids)
+        queue = site.database.consumer(name)
+        which: Which = ALL if everything and not text else ids
+        if everything and text:
+            which = search.ids(queue, "dead", text)
+        return int(getattr(queue, verb)(which))
 
     number = await run_in_threadpool(call_verb)
-    log.info("dead letters %s", done, extra={"queue": name, "number": number, "ids": ids or "all"})
-    return RedirectResponse(f"{link_of(name)}/messages?state=dead&{done}={number}", 303)
+    chosen = (f"all with {text!r}" if text else "all") if everything else ids
+    _note(request, name, f"{number} dead letters {done}", number=number, ids=chosen)
+    return _messages(name, form, "dead", done, number)
 
 
 async def cancel(site: Site, request: Request) -> Response:
     """Cancel a message, or tell its consumer to stop."""
     _need_actions(site)
-    await _form(site, request)
+    form = await _form(site, request)
     name, id = name_of(request), int(request.path_params["id"])
     account = await run_in_threadpool(lambda: site.database.consumer(name).cancel(id))
     if account.unknown:
         raise BadInput(f"Message {id} is not in the queue any more.", "It may be finished: look at the history.")
-    log.info("message %d %s", id, "told to stop" if account.told else "cancelled", extra={"queue": name})
-    done = "state=in_progress&told=1" if account.told else "state=ready&cancelled=1"
-    return RedirectResponse(f"{link_of(name)}/messages?{done}", 303)
+    _note(request, name, f"message {id} {'told to stop' if account.told else 'cancelled'}")
+    return _messages(name, form, *(("in_progress", "told", 1) if account.told else ("ready", "cancelled", 1)))
 
 
 async def cancel_batch(site: Site, request: Request) -> Response:
@@ -95,7 +105,7 @@ async def cancel_batch(site: Site, request: Request) -> Response:
         return batch.cancel()
 
     number = await run_in_threadpool(call_verb)
-    log.info("batch %d cancelled", id, extra={"queue": name, "number": number})
+    _note(request, name, f"batch {id} cancelled", number=number)
     return RedirectResponse(f"{link_of(name)}?batch={number}", 303)
 
 
@@ -107,7 +117,7 @@ async def pause(site: Site, request: Request) -> Response:
     if verb not in ("pause", "resume"):
         raise BadInput("The form does not say what to do.", "Go back and choose pause or resume.")
     await run_in_threadpool(lambda: getattr(site.database.consumer(name), verb)())
-    log.info("queue %sd", verb, extra={"queue": name})
+    _note(request, name, f"queue {verb}d")
     return RedirectResponse(link_of(name), 303)
 
 
@@ -118,8 +128,25 @@ async def reschedule(site: Site, request: Request) -> Response:
     name, id = name_of(request), int(request.path_params["id"])
     delay, priority = _number(form, "delay", float), _number(form, "priority", int)
     await run_in_threadpool(lambda: site.database.consumer(name).reschedule(id, delay=delay, priority=priority))
-    log.info("message %d rescheduled", id, extra={"queue": name})
-    return RedirectResponse(f"{link_of(name)}/messages/{id}?rescheduled=1", 303)
+    _note(request, name, f"message {id} rescheduled")
+    sought = {"q": form["q"]} if form.get("q") else {}
+    return RedirectResponse(f"{link_of(name)}/messages/{id}?{urlencode({'rescheduled': 1, **sought})}", 303)
+
+
+def _note(request: Request, queue: str, words: str, **more: Any) -> None:
+    """Log what somebody did with a queue. Visitors have no names: it is their address that is known."""
+    client = _address(request)
+    log.info("%s: %s, from %s", queue, words, client, extra={"queue": queue, "client": client, **more})
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "an unknown address"
+
+
+def _messages(name: str, form: FormData, state: str, done: str, number: int) -> Response:
+    """Return to the messages of the queue, with the search from which the form was sent, and say what was done."""
+    sought = {field: form[field] for field in ("q", "from") if form.get(field)}
+    return RedirectResponse(f"{link_of(name)}/messages?{urlencode({'state': state, **sought, done: number})}", 303)
 
 
 def _number(form: FormData, name: str, kind: Callable[[str], N]) -> N | None:

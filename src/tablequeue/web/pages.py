@@ -104,6 +104,8 @@ def messages(site: Site, request: Request) -> Response:
     text = request.query_params.get("q", "").strip()
     start = _whole(request, "from")
     page = search.search(queue, state, text, start)
+    acting = site.allow_actions and state == "dead" and bool(page.messages)
+    others = acting and bool(text) and (start is not None or page.next is not None)
     return site.page(
         request,
         "messages.html",
@@ -114,6 +116,9 @@ def messages(site: Site, request: Request) -> Response:
         text=text,
         start=start,
         found=page,
+        acting=acting,
+        all_found=len(search.ids(queue, state, text)) if others else len(page.messages),
+        most_read=search.MOST_READ,
         progress=reported(context_of(queue), page.messages),
         waits=waits(context_of(queue), page.messages),
         same_id=_id_of(site, request, text),
@@ -135,6 +140,7 @@ def message(site: Site, request: Request) -> Response:
         text=text[:LONGEST],
         cut=max(len(text) - LONGEST, 0),
         longest=LONGEST,
+        sought=request.query_params.get("q", ""),
         headers=json.dumps(message.headers, ensure_ascii=False, indent=2) if message.headers else "",
         done=_done(request),
     )

@@ -29,6 +29,7 @@ from tablequeue.verbs.readable import (
     waiting,
 )
 from tablequeue.web import plots
+from tablequeue.web.facts import facts
 from tablequeue.web.guard import Session
 
 # Maximum characters of a payload or an error on a page. A payload can be downloaded completely.
@@ -86,6 +87,7 @@ def _environment() -> Environment:
         "pauses_of": pauses_of,
         "estimates_of": estimates_of,
         "link_of": link_of,
+        "facts": facts,
         "SHARES": SHARES,
     }
     return environment

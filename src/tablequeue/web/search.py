@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
 from typing import cast
 
@@ -50,10 +52,23 @@ def search(queue: Consumer, state: str, text: str, start: int | None) -> Page:
     context = context_of(queue).in_brief()
     if not text:
         return _page(_walk(context, state, start, PAGE + 1), "", start)
+    with _one_at_a_time():
+        return _page(_walk(context, state, start, CHUNK), text.casefold(), start)
+
+
+def ids(queue: Consumer, state: str, text: str) -> list[int]:
+    """Return the ids of all messages that a search finds: on all of its pages, among the first MOST_READ messages."""
+    messages = _walk(context_of(queue).in_brief(), state, None, CHUNK)
+    with _one_at_a_time():
+        return [each.id for each in islice(messages, MOST_READ) if contains(each, text.casefold())]
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
     if not _searching.acquire(timeout=WAIT):
         raise Locked("Another search is running.", "Wait for a moment, and search again.")
     try:
-        return _page(_walk(context, state, start, CHUNK), text.casefold(), start)
+        yield
     finally:
         _searching.release()
 
