@@ -57,7 +57,7 @@ def test_a_connection_of_ours_is_made_so(server: Server) -> None:
     assert not any(params for _, params in server.sent)
 
 
-@pytest.mark.parametrize("level", [[], [(120,)]])
+@pytest.mark.parametrize("level", [[], [(120, "dbo")]])
 def test_a_database_that_is_too_old_is_refused(server: Server, level: list[Any]) -> None:
     server.answers["compatibility_level"] = lambda params: level
     sa_engine: Any = server

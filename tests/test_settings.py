@@ -15,6 +15,7 @@ import sqlalchemy as sa
 import tablequeue
 from tablequeue import Database, Queue
 from tablequeue.engines.postgresql import connection as postgresql
+from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.errors import BadInput
 from tests.servers import Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, found, refuses
@@ -119,6 +120,11 @@ def test_times_that_python_does_not_have(db: Database, place: Place, time: str) 
     assert got == ([ids[1], ids[0], ids[2]] if "-" in time[:1] or "BC" in time else [ids[0], ids[2]])
 
 
+def adopted(proxy: Any) -> Any:
+    """A session of the library's own, of PostgreSQL."""
+    return PostgreSQL(sa.make_url("postgresql+psycopg://").get_dialect()()).adopt(proxy.driver_connection)
+
+
 @only("postgresql")
 def test_our_sessions_keep_generic_plans_and_others_their_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """One statement changes a connection of ours. A caller's is left as it is, though its calls run the same SQL."""
@@ -131,7 +137,7 @@ def test_our_sessions_keep_generic_plans_and_others_their_own(place: Place, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(postgresql.OwnCursor, "execute", noted)
-        own = postgresql.adopt(place.sa_engine().raw_connection().dbapi_connection)
+        own = adopted(place.sa_engine().raw_connection())
     assert len(run) == 1
     assert own.cursor.execute(shown).fetchone() == ("force_generic_plan",)
     queue = place.open().create_queue("work")
@@ -178,7 +184,7 @@ def test_the_server_ends_our_sessions_that_are_away(place: Place, seconds: int) 
     url = with_setting(place, "idle_in_transaction_session_timeout", "5s") if seconds == 5 else place.url
     sa_engine = sa.create_engine(url)
     with closing(sa_engine.raw_connection()) as proxy:
-        cursor = postgresql.adopt(proxy.driver_connection).cursor
+        cursor = adopted(proxy).cursor
         cursor.execute(
             "select current_setting('idle_in_transaction_session_timeout'), current_setting('tcp_user_timeout')"
         )

@@ -5,9 +5,11 @@ The operations are in the parts of an `Engine`: see engine.py.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from threading import Lock
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -33,10 +35,12 @@ from tablequeue.engines.texts import (
     statements_in,
 )
 from tablequeue.engines.words import Words
-from tablequeue.errors import TablequeueError
+from tablequeue.errors import BadName, TablequeueError
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import check_identifier
 
+# The schemas that statements can name. The other characters would end a name, a literal or a parameter.
+_NAMEABLE = re.compile(r"""[^"'`\[\]\\:;{}%\x00-\x1f]+""")
 # Characters, or bytes, of a payload that is read in brief.
 BRIEF = 8192
 # The lists of columns of messages that are read.
@@ -90,7 +94,8 @@ class EngineBase(Words):
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:
         self.dialect = dialect
         self.schema = check_identifier(schema, "schema") if schema is not None else None
-        self.prefix = f"{schema}." if schema else ""
+        self.place = self.schema
+        self._settling = Lock()
         self.shared = Statements(self)
         """The statements of the operations that concern no queue."""
 
@@ -140,6 +145,26 @@ class EngineBase(Words):
         return Table(self, name, definition, table_name, topic)
 
     # -- connections and errors ------------------------------------------------------------------------------------
+
+    def settle(self, place: str | None) -> None:
+        """Have the statements name this schema from now on, unless they name one already.
+
+        So no setting of a session can make them mean the tables of another one. None: the session has no schema.
+        """
+        if place is None or self.place is not None:
+            return
+        if not _NAMEABLE.fullmatch(place):
+            raise BadName(
+                f"The queues would be in the schema {place!r}, and tablequeue cannot write that name in SQL.",
+                "Name another one: connect(..., schema=...).",
+            )
+        with self._settling:
+            self.place = self.place or place
+
+    def settle_by(self, cursor: Cursor) -> None:
+        """Settle on the schema of a caller's session, if no connection of ours has come before."""
+        cursor.execute(self.shared.statement("place"))
+        self.settle(cursor.fetchone()[0])
 
     def check_url(self, url: sa.URL) -> None:
         """Refuse a URL to which no connection may be made."""

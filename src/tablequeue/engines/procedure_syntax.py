@@ -18,9 +18,7 @@ class ProcedureSyntax(NamedTuple):
     role: Callable[[str], str]
     """Return the name of a role quoted for SQL. Raise `BadInput` if it is not a valid name."""
     schema: str | None = None
-    """The schema in the printed text if none is named; None: the current schema of the connection."""
-    current_schema: str = ""
-    """The query for the current schema of the connection, if `schema` is not None."""
+    """The schema in the printed text if none is named; None: that of the session that runs it."""
     kinds: tuple[str, ...] = ("queue",)
     """The kinds of definitions that have procedures."""
     lacks: tuple[str, ...] = ()

@@ -99,7 +99,6 @@ def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
             f"{engine.name} has no stored procedures of a {table.definition.kind}.",
             "Use the SQL of the operations: `tablequeue sql`.",
         )
-    engine = _in_current_schema(engine, cursor)
     for statement in engine.split(procedures(engine, table)):
         cursor.execute(statement)  # without parameters: a colon or a percent sign stays as it is
     return [f"{table.table_name}_{verb_of(file)}" for file in _files(engine, table.definition) if PROCEDURES[file].role]
@@ -110,19 +109,9 @@ def are_there(engine: EngineBase, cursor: Cursor, table: Table) -> bool:
     syntax = engine.procedure_syntax
     if syntax is None:
         return False
-    engine = _in_current_schema(engine, cursor)
     words = engine.words(table)
     cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], syntax.there))
     return bool(cursor.fetchall())
-
-
-def _in_current_schema(engine: EngineBase, cursor: Cursor) -> EngineBase:
-    """Return the engine with the current schema of the connection, if procedures name one and none is given."""
-    syntax = _syntax(engine)
-    if syntax.schema is None or engine.schema is not None:
-        return engine
-    cursor.execute(syntax.current_schema)
-    return _placed(engine, cursor.fetchone()[0])
 
 
 def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
@@ -168,7 +157,7 @@ def _syntax(engine: EngineBase) -> ProcedureSyntax:
 
 
 def _placed(engine: EngineBase, schema: str | None) -> EngineBase:
-    return engine if engine.schema or schema is None else type(engine)(engine.dialect, schema)
+    return engine if engine.place or schema is None else type(engine)(engine.dialect, schema)
 
 
 def _files(engine: EngineBase, definition: Definition) -> list[str]:

@@ -304,7 +304,10 @@ class Runner:
         self, connection: Connection, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
     ) -> T:
         try:
-            result = operation(joined(self.engine, connection), table, params)
+            cursor = joined(self.engine, connection)
+            if self.engine.place is None:
+                self.engine.settle_by(cursor)
+            result = operation(cursor, table, params)
             if isinstance(table, Table) and table.notifies_apart:
                 self._notify_apart(table, connection)
             return result

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
+from sqlalchemy.engine import Dialect
+
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import ready_states
 from tablequeue.model.definition import Definition
@@ -65,15 +67,32 @@ class Words(ABC):
     """The batch of a message that is pushed."""
     completed: ClassVar[str] = ""
     """What the completed messages are called in the texts that complete; empty: as the queue."""
+    quotes: ClassVar[str] = '""'
+    """What stands before and after a name that needs quotes."""
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    """The reserved words of the database that SQLAlchemy does not quote."""
+    dialect: Dialect
     schema: str | None
-    """The schema of the tables; None: that of the connection."""
-    prefix: str
-    """The schema with a dot, before the name of a table."""
+    """The schema that the caller named; None: that of the first connection."""
+    place: str | None
+    """The schema of the tables, once it is known."""
+
+    @property
+    def prefix(self) -> str:
+        """The schema with a dot, before the name of a table."""
+        return f"{self.quoted(self.place)}." if self.place else ""
+
+    def quoted(self, schema: str) -> str:
+        """Return the name of a schema as an identifier of SQL: in quotes if it needs any."""
+        bare = schema not in self.reserved and self.dialect.identifier_preparer.quote(schema) == schema
+        # Not the quotes of SQLAlchemy: those of MariaDB depend on the sql_mode of its first connection.
+        return schema if bare else f"{self.quotes[0]}{schema}{self.quotes[1]}"
 
     def common_words(self) -> dict[str, str]:
         """Return the `{words}` of the texts that concern no queue."""
         return {
-            "schema": self.schema or "",
+            "schema": self.place or "",
+            "quoted_schema": self.quoted(self.place) if self.place else "",
             "prefix": self.prefix,
             "catalogue": f"{self.prefix}{CATALOGUE}",
             "schedules": f"{self.prefix}tq{PART}schedules",
@@ -183,7 +202,7 @@ class Words(ABC):
             # completion returns besides.
             "extra": expiry["expires_at"] + (", batch_id" if definition.batches else ""),
             "in_batch": f", {self.batch_parameter}" if definition.batches else "",
-            "ending": f", {ending(self.completed or queue, queue)} as ending" if definition.batches else "",
+            "ending": f", {ending(self.completed or table.table_name, queue)} as ending" if definition.batches else "",
             **expiry,
             **self.topic_words(table),
         }

@@ -7,7 +7,7 @@ variables live until its end, and each parameter is bound once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, TypeVar
@@ -16,7 +16,6 @@ from tablequeue import errors
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.mssql.answers import decoded
 from tablequeue.engines.mssql.refusals import DRIVERS, LOCK_TIMEOUT, is_driver_error, number_of
-from tablequeue.engines.texts import sql_text
 
 T = TypeVar("T")
 
@@ -172,24 +171,26 @@ class SQLServerConnection(RawConnection):
         return True
 
 
-def adopt(dbapi: Any, texts: Sequence[str]) -> SQLServerConnection:
-    """Take over a new connection by running texts. The last one returns the compatibility level."""
+def adopt(dbapi: Any, batches: Iterable[str]) -> tuple[SQLServerConnection, str | None]:
+    """Take over a new connection by running batches; return it with the schema of the queues.
+
+    The last batch returns the compatibility level and the schema.
+    """
     if callable(dbapi.autocommit):
         dbapi.autocommit(True)  # pymssql
     else:
         dbapi.autocommit = True
     cursor = SQLServerCursor(dbapi, ours=True)
-    for name in texts:
-        for batch in batches_in(sql_text("mssql", name)):
-            cursor.execute(batch)
-    level: Sequence[Any] | None = cursor.fetchone()
-    if level is None or level[0] < OLDEST_LEVEL:
+    for batch in batches:
+        cursor.execute(batch)
+    level, place = cursor.fetchone() or (None, None)
+    if level is None or level < OLDEST_LEVEL:
         raise errors.DatabaseError(
-            f"The database's compatibility level is {level[0] if level else 'not known'}; tablequeue needs "
+            f"The database's compatibility level is {level or 'not known'}; tablequeue needs "
             f"{OLDEST_LEVEL} (SQL Server 2016) or newer.",
             "Raise it with ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL, or use another database.",
         )
-    return SQLServerConnection(dbapi, cursor)
+    return SQLServerConnection(dbapi, cursor), place
 
 
 @contextmanager

@@ -124,6 +124,7 @@ class SQLServer(Engine):
     progress = SQLServerProgress()
     task_results = SQLServerTaskResults()
     checks = CHECKS
+    quotes = "[]"
     listener = SQLServerPoll
     drivers = ("mssqlpython", "pyodbc", "pymssql")
     # A heap promises no order; by id is what the index gives for nothing.
@@ -279,7 +280,10 @@ class SQLServer(Engine):
     # -- connections and errors ------------------------------------------------------------------------------------
 
     def adopt(self, dbapi: Any) -> RawConnection:
-        return adopt(dbapi, ("session", "server"))
+        batches = (batch for text in ("session", "server") for batch in self.shared.statements(text))
+        connection, place = adopt(dbapi, batches)
+        self.settle(place)
+        return connection
 
     def commits_each(self, dbapi: Any) -> bool:
         # pymssql's attribute of that name is a method.

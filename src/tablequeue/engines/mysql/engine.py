@@ -111,6 +111,7 @@ class MySQL(Engine):
     # Operations of several statements begin their own transaction, see atomic().
     autocommit = in_autocommit("push_each", "complete_and_claim")
 
+    quotes = "``"
     listener = Poll
     procedure_syntax = procedures.SYNTAX
     # Under REPEATABLE READ, the default, a transaction sees the data as of its first read.
@@ -119,7 +120,7 @@ class MySQL(Engine):
     low_water = True
 
     def common_words(self) -> dict[str, str]:
-        return super().common_words() | {"database": f"'{self.schema}'" if self.schema else "database()"}
+        return super().common_words() | {"database": f"'{self.place}'" if self.place else "database()"}
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
@@ -163,7 +164,10 @@ class MySQL(Engine):
     # -- connections and errors ------------------------------------------------------------------------------------
 
     def adopt(self, dbapi: Any) -> RawConnection:
-        return adopt(dbapi)
+        connection = adopt(dbapi)
+        if self.place is None:
+            self.settle_by(connection.cursor)
+        return connection
 
     def commits_each(self, dbapi: Any) -> bool:
         return commits_each(getattr(dbapi, "driver_connection", dbapi))

@@ -57,37 +57,24 @@ class PostgreSQLConnection(RawConnection):
         return not self.dbapi.closed and is_quiet(self.dbapi.fileno())
 
 
-# What the server must not do for each call: compile a read of a topic's log, which takes longer than the read; plan a
-# statement again, which takes longer than a claim, because it is cheaper by a little for the values of this call.
-SETTINGS = "set_config('jit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false)"
-# When the server ends a session of ours whose client is suspended or cut off: in the middle of a transaction, or of an
-# answer (over TCP). Until then others may wait for its locks. Half of the default lease, after which they would get its
-# messages anyway. Settings that are there are kept.
-ABSENCE = "30s"
-TIME_OUTS = ("idle_in_transaction_session_timeout", "tcp_user_timeout")
-
-
 def refused_server(version: str, host: str = "") -> errors.BadUrl | None:
     """Return the refusal of another server that speaks the protocol; None for PostgreSQL."""
     return look_alike(version, LOOK_ALIKES, "PostgreSQL") or look_alike(host, [DSQL], "PostgreSQL")
 
 
-def adopt(dbapi: Any) -> PostgreSQLConnection:
+def adopt(dbapi: Any, session: str) -> tuple[PostgreSQLConnection, str | None]:
+    """Take over a new connection by running the text `session`; return it with the schema of the queues."""
     # What the server said at the login: another one may refuse the first statement.
     status = dbapi.info.parameter_status
     if refusal := refused_server(status("crdb_version") or status("server_version") or "", dbapi.info.host):
         raise refusal
     dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
     connection = PostgreSQLConnection(dbapi, reading_text(OwnCursor(dbapi, row_factory=tuple_row)))
-    # Behind a pooler the session is not ours to change.
-    connection.cursor.execute(
-        "select current_setting('default_transaction_isolation'), pg_backend_pid(), "
-        f"case when pg_backend_pid() = %(session)s then array[{_settings(dbapi)}] end",
-        {"session": dbapi.info.backend_pid},
-    )
-    isolation, session, _ = connection.cursor.fetchone()
+    options = dbapi.info.get_parameters().get("options", "")
+    connection.cursor.execute(session, {"session": dbapi.info.backend_pid, "options": options})
+    isolation, number, place, _ = connection.cursor.fetchone()
     # A pooler between us and the server, such as PgBouncer, reports a session number of its own.
-    connection.pooled = session != dbapi.info.backend_pid
+    connection.pooled = number != dbapi.info.backend_pid
     if connection.pooled:
         dbapi.prepare_threshold = None  # the next call may run in a session that has not prepared it
     elif dbapi.prepare_threshold:
@@ -110,7 +97,7 @@ def adopt(dbapi: Any) -> PostgreSQLConnection:
                 f"Set {setting} of the role to {READABLE[setting]}, or connect directly.",
             )
         connection.cursor.execute(f"set {setting} to '{READABLE[setting]}'")
-    return connection
+    return connection, place
 
 
 def check_settings(dbapi: Any) -> None:
@@ -172,18 +159,6 @@ def in_one_message(
             cursor.execute("rollback")
         raise
     return [*rows[1 : 1 + len(together)], *rows[2 + len(together) :]]
-
-
-def _settings(dbapi: Any) -> str:
-    """Return SQL that makes the settings of a session of ours, but for time-outs that the URL or the server has."""
-    given = dbapi.info.get_parameters().get("options", "")
-    ours = [
-        f"set_config('{name}', case current_setting('{name}') when '0' then '{ABSENCE}' else "
-        f"current_setting('{name}') end, false)"
-        for name in TIME_OUTS
-        if name not in given
-    ]
-    return ", ".join([SETTINGS, *ours])
 
 
 def _unreadable(dbapi: Any) -> Iterator[tuple[str, str]]:

@@ -138,6 +138,7 @@ class PostgreSQL(Engine):
             "stage.group": "null",
         },
     )
+    reserved = frozenset({"collation", "concurrently", "lateral", "tablesample"})
     listener = PostgreSQLListener
     low_water = True
     overlaps = True
@@ -146,10 +147,9 @@ class PostgreSQL(Engine):
         "p_{}",
         partial(quoted_role, '""'),
         "public",
-        "select current_schema()",
         kinds=("queue", "topic", "subscription"),
         there=(
-            "select proname from pg_proc where pronamespace = cast('{schema}' as regnamespace) "
+            "select proname from pg_proc where pronamespace = cast('{quoted_schema}' as regnamespace) "
             "and proname in ('{table}_push', '{table}_pop')"
         ),
         words={
@@ -238,7 +238,8 @@ class PostgreSQL(Engine):
     # -- connections and errors ------------------------------------------------------------------------------------
 
     def adopt(self, dbapi: Any) -> PostgreSQLConnection:
-        connection = adopt(dbapi)
+        connection, place = adopt(dbapi, self.shared.statement("session"))
+        self.settle(place)
         self._pooled = connection.pooled
         return connection
 

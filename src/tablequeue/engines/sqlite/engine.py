@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
@@ -25,12 +28,15 @@ from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, 
 from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.task_results import SQLiteTaskResults
 from tablequeue.engines.sqlite.topics import SQLiteTopics
-from tablequeue.engines.texts import IN_TURN, Client
+from tablequeue.engines.table import Statements
+from tablequeue.engines.texts import IN_TURN, Client, sql_text
 from tablequeue.errors import TablequeueError
 from tablequeue.model.names import PART
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# What makes an index or a trigger: it names tables without their schema, and means those of its own.
+_OF_ONE_FILE = re.compile(r"(?m)^create (unique )?(index|trigger)")
 # The types of columns in the tables.
 TYPES = {
     **dict.fromkeys(TIMES, "integer"),
@@ -107,7 +113,18 @@ class SQLite(Engine):
         if url.database:
             refuse(url.database)
 
+    def render(
+        self, operation: str, table: Statements, state: str = "ready", instead: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
+        if self.place is None or not _OF_ONE_FILE.search(sql_text(self.name, operation)):
+            return super().render(operation, table, state, instead)
+        bare = copy(self)
+        bare.place = None
+        return super(SQLite, bare).render(operation, table, state, instead)
+
     def opened(self, sa_engine: sa.Engine) -> None:
+        # A caller's connection may have a temporary table of that name, or another file attached.
+        self.settle("main")
         # Once: SQLAlchemy too resolved a relative path when the Engine was made.
         self._path = path_of(sa_engine)
 

@@ -50,7 +50,7 @@ if object_id(N'{dropped}', N'U') is null
 -- The schema of the queues, for a connection that names one. CREATE SCHEMA must be the first statement of its batch,
 -- hence the EXEC. Under the creators' lock. A crash leaves nothing.
 if schema_id(N'{schema}') is null
-    exec (N'create schema {schema}');
+    exec (N'create schema {quoted_schema}');
 
 -- name: register
 -- Enter a queue in the catalogue, in the transaction that makes its tables.

@@ -2,8 +2,13 @@
 
 -- name: server
 -- What must be known of the database: its compatibility level (OPENJSON needs 130, which came with SQL Server 2016).
--- Not the server's version: Azure SQL Database calls itself 12 for ever.
-select compatibility_level from sys.databases where database_id = db_id();
+-- Not the server's version: Azure SQL Database calls itself 12 for ever. And the schema of the queues, as `place`.
+select compatibility_level, {place} from sys.databases where database_id = db_id();
+
+-- name: place
+-- The schema of the queues: that of the catalogue which the user sees, or else the one where it would make one. A
+-- caller's session tells, if it comes before all of our own. Afterwards each statement names the schema.
+select {place};
 
 -- name: note
 -- Note the groups in the JSON array :groups for promote, in the transaction that pushed to them or freed them: beside

@@ -45,7 +45,7 @@ create table if not exists {dropped} (
 
 -- name: install_schema
 -- The database of the queues, for a connection that names one: what MySQL calls a schema is a database.
-create database if not exists {schema};
+create database if not exists {quoted_schema};
 
 -- name: leftovers
 -- The existing tables with the names of a queue's tables, and their comments, which tell the owner. Under the creators'

@@ -231,7 +231,7 @@ create or replace function {queue}_push_batch(
     p_on_dead text default 'wait',
     p_producer text default null,
     p_now timestamptz default null
-) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         p_then_push text := {queue}_callback('then', p_then);
         p_failed_push text := {queue}_callback('failed', p_failed);
@@ -262,7 +262,7 @@ create or replace function {queue}_push_batch(
 create or replace function {queue}_cancel_batch(
     p_id bigint,
     p_now timestamptz default null
-) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         within boolean := {is_within};
         cancelled bigint;
@@ -290,7 +290,7 @@ create or replace function {queue}_batch(
 ) returns table (
     waiting bigint, in_progress bigint, finished bigint, dead bigint, cancelled bigint,
     opened_at timestamptz, failed_at timestamptz, ended_at timestamptz
-) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     declare
         added bigint;

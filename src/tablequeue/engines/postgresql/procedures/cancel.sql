@@ -71,7 +71,7 @@ create or replace function {queue}_cancel(
     p_ids bigint[],
     p_now timestamptz default null
 ) returns table (id bigint, told boolean)
-language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     -- [batches or grouped]
     declare

@@ -134,7 +134,7 @@ create or replace function {queue}_pop(
 ) returns table (
     {claimed_types},
     token uuid
-) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     declare
         p_token uuid := gen_random_uuid();
@@ -203,7 +203,7 @@ create or replace function {queue}_take(
     p_now timestamptz default null
 ) returns table (
     {claimed_types}
-) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     begin
         if p_n is null or p_n < 1 then

@@ -18,7 +18,7 @@ create or replace function {queue}_complete(
     p_token uuid,
     p_now timestamptz default null,
     p_result json default null
-) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     -- [ranges]
     declare
         p_sum bigint := (select sum(id) from unnest(p_ids) as ids (id));
@@ -139,7 +139,7 @@ create or replace function {queue}_fail(
     p_error text default '',
     p_retry_in float8 default null,
     p_now timestamptz default null
-) returns text language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns text language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         p_delay float8 := p_retry_in;
         failed bigint;
@@ -236,7 +236,7 @@ create or replace function {queue}_release(
     p_token uuid,
     p_delay float8 default 0,
     p_now timestamptz default null
-) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         released bigint;
         ended bigint;
@@ -301,7 +301,7 @@ create or replace function {queue}_extend(
     p_token uuid,
     p_seconds float8 default null,
     p_now timestamptz default null
-) returns timestamptz language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns timestamptz language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         p_lease float8 := coalesce(p_seconds, {lease});
         extended bigint;

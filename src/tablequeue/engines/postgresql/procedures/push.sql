@@ -25,7 +25,7 @@ create or replace function {queue}_push(
     , p_after json default null,
     p_on_dead text default 'wait'
     -- [end]
-) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         pushed bigint;
         waited_for boolean;
@@ -98,7 +98,7 @@ create or replace function {queue}_push_many(
     , p_after json default null,
     p_on_dead text default 'wait'
     -- [end]
-) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     declare
         pushed bigint;
@@ -153,7 +153,7 @@ create or replace function {queue}_push_each(
     p_on_conflict text default 'raise',
     p_producer text default null,
     p_now timestamptz default null
-) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     declare
         payloads {array_type}[] := {queue}_list(p_messages, true);

@@ -9,7 +9,7 @@ create or replace function {queue}_history(
     p_high bigint default 9223372036854775807
 ) returns table (
     {message_types}
-) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     begin
         return query
@@ -24,7 +24,7 @@ create or replace function {queue}_stats(
     p_now timestamptz default null
 ) returns table (
     ready bigint, scheduled bigint, in_progress bigint, dead bigint, blocked bigint, oldest_age float8, finished bigint
-) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     begin
         -- [subscription]
@@ -65,7 +65,7 @@ create or replace function {queue}_peek(
     p_after bigint default 0
 ) returns table (
     {message_types}
-) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     begin
         -- The state is spelled into each statement: its index serves no parameter.
@@ -101,7 +101,7 @@ create or replace function {queue}_lost(
     p_now timestamptz default null
 ) returns table (
     {message_types}
-) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     begin
         return query

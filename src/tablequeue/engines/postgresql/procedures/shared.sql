@@ -146,7 +146,7 @@ do $$
     begin
         perform set_config('tablequeue.there', coalesce(string_agg(oid || ':' || ctid, ' '), ''), false)
         from pg_proc
-        where pronamespace = cast('{schema}' as regnamespace) and proname in ({names});
+        where pronamespace = cast('{quoted_schema}' as regnamespace) and proname in ({names});
     end
     $$;
 
@@ -161,7 +161,7 @@ do $$
         for made, outdated in
             select cast(oid as regprocedure), oid || ':' || ctid = any(there)
             from pg_proc, string_to_array(current_setting('tablequeue.there'), ' ') as there
-            where pronamespace = cast('{schema}' as regnamespace) and proname in ({names})
+            where pronamespace = cast('{quoted_schema}' as regnamespace) and proname in ({names})
         loop
             if outdated then
                 execute format('drop function %s', made);
@@ -179,4 +179,4 @@ drop function if exists {queue}_{verb};
 grant execute on function {queue}_{verb} to {role};
 
 -- name: grant_schema
-grant usage on schema {schema} to {role};
+grant usage on schema {quoted_schema} to {role};

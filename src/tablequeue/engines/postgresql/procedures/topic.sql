@@ -9,7 +9,7 @@ create or replace function {queue}_push(
     p_group text default null,
     p_producer text default null,
     p_now timestamptz default null
-) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         pushed bigint;
         waited_for boolean;
@@ -97,7 +97,7 @@ create or replace function {queue}_push_many(
     p_group text default null,
     p_producer text default null,
     p_now timestamptz default null
-) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     declare
         pushed bigint;

@@ -33,7 +33,7 @@ create table if not exists {dropped} (name text constraint tq__dropped_name prim
 
 -- name: install_schema
 -- The schema of the queues, for a connection that names one. Under the creators' lock. A crash leaves nothing.
-create schema if not exists {schema};
+create schema if not exists {quoted_schema};
 
 -- name: note_dropped
 -- Note the table of a queue, in the transaction that drops it: nothing new gets its name.

@@ -2,7 +2,7 @@
 
 -- name: has_table
 -- Return whether the table :table exists.
-select exists (select 1 from sqlite_master where type = 'table' and name = :table);
+select exists (select 1 from sqlite_master where type = 'table' and name = replace(:table, '{prefix}', ''));
 
 -- name: install
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
