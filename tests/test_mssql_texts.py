@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from platform import machine
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Definition, PayloadType, Rate
+from tablequeue import Definition, PayloadType, Rate, engines
 from tablequeue.engines.mssql.answers import TEXTS
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
@@ -47,6 +47,26 @@ CREATING = (
     "create_batches", "create_batch_results", "create_dependencies", "create_progress",
     "create_task_results",
 )  # fmt: skip
+
+
+def by_file(names: Iterable[str]) -> list[Any]:
+    """Return the operations in a group for each file that has their texts; those of several texts are a group too.
+
+    A test for each operation would be thousands, which take minutes to collect.
+    """
+    folder = Path(engines.__file__).parent
+    files = {
+        name: file.stem
+        for each in ("sql", "mssql/sql")
+        for file in sorted((folder / each).glob("*.sql"))
+        for name in re.findall(r"(?m)^-- name: (\w+)$", file.read_text("utf-8"))
+    }
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(files.get(name, "several"), []).append(name)
+    return [pytest.param(group, id=file) for file, group in groups.items()]
+
+
 TOPICS = [name for name in operations_of("mssql") if re.match(r"(create_|drop_|publish_)?(topic|range)|sequence", name)]
 OPERATIONS = [name for name in operations_of("mssql") if name not in TOPICS]
 # Operations whose number of changed rows the engine needs: it counts the rows that they return.
@@ -196,37 +216,40 @@ def test_the_parser_says_where() -> None:
 
 
 @parses
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_text_parses(operation: str) -> None:
+@pytest.mark.parametrize("names", by_file(OPERATIONS))
+def test_every_text_parses(names: list[str]) -> None:
     """In every design, with a schema and without."""
-    for engine in (ENGINE, WITH_A_SCHEMA):
-        tables = [engine.table("work", definition) for design in DESIGNS for definition in definitions(design)]
-        for text in {text for table in tables for text in rendered(engine, operation, table)}:
-            assert parse_errors(with_variables(text)) == [], text
+    for operation in names:
+        for engine in (ENGINE, WITH_A_SCHEMA):
+            tables = [engine.table("work", definition) for design in DESIGNS for definition in definitions(design)]
+            for text in {text for table in tables for text in rendered(engine, operation, table)}:
+                assert parse_errors(with_variables(text)) == [], text
 
 
 @parses
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_is_sent_to_a_driver_parses(operation: str) -> None:
+@pytest.mark.parametrize("names", by_file(OPERATIONS))
+def test_what_is_sent_to_a_driver_parses(names: list[str]) -> None:
     """With a parameter in each place, as ODBC numbers them, and with each and all of them replaced by null."""
-    for batch in dict.fromkeys(batch for design in DESIGNS for batch in sent(operation, design)):
-        for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
-            text, _ = batch.bind(values, "qmark")
-            assert text.count("?") == (len(batch.names) if values and all(values.values()) else 0)
-            assert parse_errors(text.replace("?", "@P1")) == []
-        text, _ = batch.bind(dict.fromkeys(batch.names, "0" * 32), "pyformat")
-        assert parse_errors(re.sub(r"%\(\w+\)s", "N'x'", text)) == []
+    for operation in names:
+        for batch in dict.fromkeys(batch for design in DESIGNS for batch in sent(operation, design)):
+            for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
+                text, _ = batch.bind(values, "qmark")
+                assert text.count("?") == (len(batch.names) if values and all(values.values()) else 0)
+                assert parse_errors(text.replace("?", "@P1")) == []
+            text, _ = batch.bind(dict.fromkeys(batch.names, "0" * 32), "pyformat")
+            assert parse_errors(re.sub(r"%\(\w+\)s", "N'x'", text)) == []
 
 
 @parses
-@pytest.mark.parametrize("operation", operations("mssql"))
-def test_every_printed_script_parses(operation: str) -> None:
-    for engine in (ENGINE, WITH_A_SCHEMA):
-        every = [definition for design in DESIGNS for definition in definitions(design)]
-        if operation == "procedures":  # a queue with batches has none
-            every = [definition for definition in every if not definition.batches]
-        for printed in {script(engine, operation, "work", definition, "ready") for definition in every}:
-            assert parse_errors(with_variables(printed)) == [], printed
+@pytest.mark.parametrize("names", by_file(operations("mssql")))
+def test_every_printed_script_parses(names: list[str]) -> None:
+    for operation in names:
+        for engine in (ENGINE, WITH_A_SCHEMA):
+            every = [definition for design in DESIGNS for definition in definitions(design)]
+            if operation == "procedures":  # a queue with batches has none
+                every = [definition for definition in every if not definition.batches]
+            for printed in {script(engine, operation, "work", definition, "ready") for definition in every}:
+                assert parse_errors(with_variables(printed)) == [], printed
 
 
 def wrong_in_script(text: str) -> list[str]:
@@ -237,18 +260,21 @@ def wrong_in_script(text: str) -> list[str]:
     return twice + re.findall(r"\b(?:true|false)\b", re.sub(r"'[^'\n]*'", "''", text))
 
 
-@pytest.mark.parametrize("operation", [name for name in operations("mssql") if name not in ("procedures", "grant")])
-def test_every_printed_script_runs_in_sqlcmd(operation: str) -> None:
-    kind = kind_of(ENGINE, operation, "work/mail" if operation in ("seek", "pump") else None)
-    every = [definition for design in ("fifo", "groups", "fair") for definition in definitions(design)]
-    every = (
-        every
-        if kind == "queue"
-        else [table.definition for table in topic_tables(ENGINE) if table.definition.kind == kind]
-    )
-    name = "work/mail" if kind == "subscription" else "work"
-    for printed in {script(ENGINE, operation, name, each, "ready", values=True) for each in every}:
-        assert wrong_in_script(printed) == [], printed
+@pytest.mark.parametrize(
+    "names", by_file([name for name in operations("mssql") if name not in ("procedures", "grant")])
+)
+def test_every_printed_script_runs_in_sqlcmd(names: list[str]) -> None:
+    for operation in names:
+        kind = kind_of(ENGINE, operation, "work/mail" if operation in ("seek", "pump") else None)
+        every = [definition for design in ("fifo", "groups", "fair") for definition in definitions(design)]
+        every = (
+            every
+            if kind == "queue"
+            else [table.definition for table in topic_tables(ENGINE) if table.definition.kind == kind]
+        )
+        name = "work/mail" if kind == "subscription" else "work"
+        for printed in {script(ENGINE, operation, name, each, "ready", values=True) for each in every}:
+            assert wrong_in_script(printed) == [], printed
 
 
 def test_the_rules_of_scripts_fail_where_they_are_broken() -> None:
@@ -257,16 +283,17 @@ def test_the_rules_of_scripts_fail_where_they_are_broken() -> None:
 
 
 @parses
-@pytest.mark.parametrize("operation", [*TOPICS, *QUEUE])
-def test_every_text_of_topics_parses(operation: str) -> None:
+@pytest.mark.parametrize("names", by_file([*TOPICS, *QUEUE]))
+def test_every_text_of_topics_parses(names: list[str]) -> None:
     """As it is printed, and as it is sent."""
-    for engine in (ENGINE, WITH_A_SCHEMA):
-        for table in topic_tables(engine):
-            assert parse_errors(with_variables(engine.render(operation, table))) == []
-            for batch in compiled(table, operation):
-                for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
-                    text, _ = batch.bind(values, "qmark")
-                    assert parse_errors(text.replace("?", "@P1")) == [], text
+    for operation in names:
+        for engine in (ENGINE, WITH_A_SCHEMA):
+            for table in topic_tables(engine):
+                assert parse_errors(with_variables(engine.render(operation, table))) == []
+                for batch in compiled(table, operation):
+                    for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
+                        text, _ = batch.bind(values, "qmark")
+                        assert parse_errors(text.replace("?", "@P1")) == [], text
 
 
 @parses
@@ -306,21 +333,23 @@ BREACHES: dict[tuple[Rule, str], list[str]] = {
 }
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_text_keeps_the_rules(operation: str) -> None:
-    for design in ["fair"] if operation in ("claim_ring", "claim_group") else DESIGNS:
-        for batch in batches(operation, design):
+@pytest.mark.parametrize("names", by_file(OPERATIONS))
+def test_every_text_keeps_the_rules(names: list[str]) -> None:
+    for operation in names:
+        for design in ["fair"] if operation in ("claim_ring", "claim_group") else DESIGNS:
+            for batch in batches(operation, design):
+                for rule in rules.RULES:
+                    breaches = BREACHES.get((rule, operation), [])
+                    assert rule(batch, layout_of(design)) == breaches, f"{rule.__doc__} {batch}"
+
+
+@pytest.mark.parametrize("names", by_file([*TOPICS, *QUEUE]))
+def test_every_text_of_topics_keeps_the_rules(names: list[str]) -> None:
+    for operation in names:
+        for batch in topic_batches(operation):
             for rule in rules.RULES:
-                breaches = BREACHES.get((rule, operation), [])
-                assert rule(batch, layout_of(design)) == breaches, f"{rule.__doc__} {batch}"
-
-
-@pytest.mark.parametrize("operation", [*TOPICS, *QUEUE])
-def test_every_text_of_topics_keeps_the_rules(operation: str) -> None:
-    for batch in topic_batches(operation):
-        for rule in rules.RULES:
-            breaches = BREACHES.get((rule, operation), []) if "tablock" in batch else []
-            assert rule(batch, layout_of_topics()) == breaches, f"{rule.__doc__} {batch}"
+                breaches = BREACHES.get((rule, operation), []) if "tablock" in batch else []
+                assert rule(batch, layout_of_topics()) == breaches, f"{rule.__doc__} {batch}"
 
 
 @pytest.mark.parametrize("operation", ["claim", "take", "sweep", "purge", "purge_history", "redrive"])
@@ -420,14 +449,15 @@ LONGEST = {
 }
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_cast_cuts_off_what_a_parameter_has(operation: str) -> None:
+@pytest.mark.parametrize("names", by_file(OPERATIONS))
+def test_no_cast_cuts_off_what_a_parameter_has(names: list[str]) -> None:
     """CAST to a shorter text silently truncates."""
-    for batch in batches(operation, "groups"):
-        for name, size in re.findall(r"cast\(:(\w+) as n?(?:var)?char\((\d+)\)\)", batch):
-            longest = 255 if name == "name" and "tq_queues" in batch else LONGEST[name]
-            longest = 64 if name == "key" and "tq__task_results" in batch else longest
-            assert int(size) >= longest, f"{name} of {operation}"
+    for operation in names:
+        for batch in batches(operation, "groups"):
+            for name, size in re.findall(r"cast\(:(\w+) as n?(?:var)?char\((\d+)\)\)", batch):
+                longest = 255 if name == "name" and "tq_queues" in batch else LONGEST[name]
+                longest = 64 if name == "key" and "tq__task_results" in batch else longest
+                assert int(size) >= longest, f"{name} of {operation}"
 
 
 def test_one_statement_touches_a_thousand_messages_at_most() -> None:
@@ -487,16 +517,17 @@ def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
 WITHOUT_BATCHES = ("take", "set_aside")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_delete_that_fires_a_trigger_answers(operation: str) -> None:
+@pytest.mark.parametrize("names", by_file(OPERATIONS))
+def test_no_delete_that_fires_a_trigger_answers(names: list[str]) -> None:
     """The trigger of a queue with batches counts what leaves it without being completed."""
-    wrong = []
-    for design in DESIGNS:
-        for history in ("keep", "none"):
-            table = ENGINE.table("work", with_all(design, history=history))
-            for batch in ENGINE.split(ENGINE.render(operation, table)):
-                wrong += rules.triggers(batch, layout_of(design))
-    assert bool(wrong) == (operation in WITHOUT_BATCHES), wrong
+    for operation in names:
+        wrong = []
+        for design in DESIGNS:
+            for history in ("keep", "none"):
+                table = ENGINE.table("work", with_all(design, history=history))
+                for batch in ENGINE.split(ENGINE.render(operation, table)):
+                    wrong += rules.triggers(batch, layout_of(design))
+        assert bool(wrong) == (operation in WITHOUT_BATCHES), wrong
 
 
 @pytest.mark.parametrize("operation", ["ended_dependencies", "forget_progress"])
@@ -532,18 +563,19 @@ def test_grouped_queues_note_what_promote_must_look_at(operation: str) -> None:
 NOTED_DETACH = ("complete", "expire", "take", "move", "publish", "push_many", "put_back")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("names", by_file(OPERATIONS))
 @pytest.mark.parametrize("design", ["strict", "groups"])
-def test_what_changes_a_grouped_queue_notes_its_groups(design: str, operation: str) -> None:
+def test_what_changes_a_grouped_queue_notes_its_groups(design: str, names: list[str]) -> None:
     """In the queue itself, and in a queue that takes its dead letters and is grouped too."""
-    wrong = []
-    for history in ("keep", "none"):
-        definition = Definition(history=history, dead_letter_to="failed", **DESIGNS[design])
-        table = ENGINE.table("work", definition)
-        table.dead_letters = ENGINE.table("failed", Definition(**DESIGNS[design]))
-        for batch in ENGINE.split(ENGINE.render(operation, table)):
-            wrong += rules.notes(batch, ("tq_work", "tq_failed"))
-    assert bool(wrong) == (operation in NOTED_DETACH), wrong
+    for operation in names:
+        wrong = []
+        for history in ("keep", "none"):
+            definition = Definition(history=history, dead_letter_to="failed", **DESIGNS[design])
+            table = ENGINE.table("work", definition)
+            table.dead_letters = ENGINE.table("failed", Definition(**DESIGNS[design]))
+            for batch in ENGINE.split(ENGINE.render(operation, table)):
+                wrong += rules.notes(batch, ("tq_work", "tq_failed"))
+        assert bool(wrong) == (operation in NOTED_DETACH), wrong
 
 
 def test_no_text_needs_a_server_newer_than_2016() -> None:
