@@ -212,7 +212,7 @@ class Act:
 
 def _add(queue: Queue, held: list[Claim]) -> None:
     with queue.batch_of(held[0], now=at(2)) as batch:
-        batch.push_many("xy")
+        batch.push_many([*"xy"])
 
 
 ACTS: dict[str, Act] = {

@@ -33,7 +33,7 @@ PATIENCE = 30.0
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
     """Consumers that pop at the same moment get different messages."""
-    ids = consumers[0].push_many("a" * (len(consumers) - 1))
+    ids = consumers[0].push_many(["a"] * (len(consumers) - 1))
     with ThreadPoolExecutor(len(consumers)) as threads:
         claims: list[Claim | None] = list(threads.map(lambda queue: queue.pop(), consumers))
     popped = [claim.id for claim in claims if claim is not None]
@@ -51,7 +51,7 @@ def check_pause(queue: Queue) -> None:
 
 def check_concurrency(queue: Queue) -> None:
     """A queue with three places never has more in progress, and each way to finish a message frees its place."""
-    queue.push_many("abcdefghij", now=at(0))
+    queue.push_many([*"abcdefghij"], now=at(0))
     one, two, three = queue.pop_many(5, now=at(0))
     assert queue.pop(now=at(0)) is None, "a message has no place"
     one.complete(now=at(1))
@@ -67,7 +67,7 @@ def check_concurrency(queue: Queue) -> None:
 def check_claims_at_once(consumers: Sequence[Queue]) -> None:
     """Consumers that pop at the same moment get no more messages than there are places."""
     places = consumers[0].definition.concurrency
-    consumers[0].push_many("a" * 100)
+    consumers[0].push_many(["a"] * 100)
     for _ in range(5):
         with ThreadPoolExecutor(len(consumers)) as threads:
             claims = [claim for some in threads.map(lambda queue: queue.pop_many(2), consumers) for claim in some]
@@ -90,7 +90,7 @@ def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: 
 
     It has looked for free places before. Those are filled by now.
     """
-    queue.push_many("abcdef")
+    queue.push_many([*"abcdef"])
     with ThreadPoolExecutor(1) as threads:
         assert len(queue.pop_many(2, connection=connection)) == 2
         other = threads.submit(queue.pop_many, 2)
@@ -124,16 +124,16 @@ def ready_beside_a_run(queue: Queue, callers: sa.Engine, await_a_wait: Callable[
 
 def check_rate(queue: Queue) -> None:
     """A queue with a rate of 6 a minute, and 3 at once, delivers no more, however much is asked for."""
-    queue.push_many("a" * 20, now=at(0))
+    queue.push_many(["a"] * 20, now=at(0))
     asked = (0, 0, 9.999, 10, 10, 25, 29, 30, 1000, 1000, 1010)
     assert [len(queue.pop_many(5, now=at(seconds))) for seconds in asked] == [3, 0, 0, 1, 0, 1, 0, 1, 3, 0, 1]
 
 
 def check_per_group(queue: Queue) -> None:
     """A fair queue with two places in each group never has more of a group in progress."""
-    queue.push_many("aaaaa", group="a", now=at(0))
+    queue.push_many([*"aaaaa"], group="a", now=at(0))
     queue.push("b", group="b", now=at(0))
-    queue.push_many("ccccc", now=at(0))
+    queue.push_many([*"ccccc"], now=at(0))
     first = queue.pop_many(9, now=at(0))
     assert sorted(claim.payload for claim in first) == [*"aabcc"], "two of each group at most"
     one, two = (claim for claim in first if claim.group == "a")
@@ -148,9 +148,9 @@ def check_per_group(queue: Queue) -> None:
 
 def check_group_rate(queue: Queue) -> None:
     """A fair queue with a rate of 6 a minute for each group, and 3 at once, delivers no more of a group."""
-    queue.push_many("a" * 20, group="a", now=at(0))
-    queue.push_many("b" * 4, group="b", now=at(0))
-    queue.push_many("c" * 4, now=at(0))
+    queue.push_many(["a"] * 20, group="a", now=at(0))
+    queue.push_many(["b"] * 4, group="b", now=at(0))
+    queue.push_many(["c"] * 4, now=at(0))
     asked = (0, 0, 9.999, 10, 10, 25, 29, 30, 1000, 1000, 1010)
     popped = []
     for seconds in asked:
@@ -162,7 +162,7 @@ def check_group_rate(queue: Queue) -> None:
 
 def check_altered_places(queue: Queue) -> None:
     """Messages in progress count for a limit that comes or changes, and none is claimed while they are too many."""
-    queue.push_many("a" * 60)
+    queue.push_many(["a"] * 60)
     held = queue.pop_many(10)
     queue.alter(concurrency=12)
     held += queue.pop_many(60)
@@ -187,7 +187,7 @@ def check_altered_places(queue: Queue) -> None:
 
 def check_late_claims_count(queue: Queue, late: Queue) -> None:
     """A message counts that a consumer claims which does not know of the limit yet; and then no longer."""
-    queue.push_many("a" * 20, now=at(0))
+    queue.push_many(["a"] * 20, now=at(0))
     assert late.pop(now=at(0))
     queue.alter(concurrency=5)
     claims = late.pop_many(3, now=at(1))
@@ -199,7 +199,7 @@ def check_late_claims_count(queue: Queue, late: Queue) -> None:
 
 def check_altered_rate(queue: Queue) -> None:
     """What was spent of a rate stays spent."""
-    queue.push_many("a" * 20)
+    queue.push_many(["a"] * 20)
     assert len(queue.pop_many(20)) == 3
     queue.alter(rate=Rate(2, per=3600, burst=5))
     assert len(queue.pop_many(20)) == 2, "of five, three are spent"
@@ -418,7 +418,7 @@ def check_expiry(queue: Queue) -> None:
     context = context_of(queue)
     assert not context.run(context.messages.claim, leased(context, 9, 60, at(60))[1]), "no sweep yet"
     queue.purge()
-    old = [*queue.push_many("ab", **group, now=at(0)), queue.push("c", **group, delay=50, now=at(0))]
+    old = [*queue.push_many([*"ab"], **group, now=at(0)), queue.push("c", **group, delay=50, now=at(0))]
     young = queue.push("d", **group, now=at(1))
     assert claimed(queue, now=at(60)).id == young, "it passes over the others"
     assert queue.pop(now=at(60)) is None
@@ -464,7 +464,7 @@ def check_at_most_once(queue: Queue) -> None:
 
 def check_lost(queue: Queue) -> None:
     """`stats` counts messages that were not completed within the lease after their pop, by producer and consumer."""
-    queue.push_many("abc", now=at(0))
+    queue.push_many([*"abc"], now=at(0))
     done, _, _ = queue.pop_many(3, now=at(0))
     done.complete(now=at(1))
     lease = queue.definition.lease
@@ -487,7 +487,7 @@ def check_window(queue: Queue) -> None:
             claim.complete(now=at(time))
 
     context_of(queue).who = "ada"
-    queue.push_many("abc", now=at(0))
+    queue.push_many([*"abc"], now=at(0))
     done("cat", 10, 12, 14)
     context_of(queue).who = "dog"
     claimed(queue, now=at(20)).fail("no", retry_in=0, now=at(21))
@@ -649,7 +649,7 @@ def check_move(queue: Queue) -> None:
 
 def check_complete_many(queue: Queue) -> None:
     """The whole batch is completed, or `LeaseLost` names the messages that are not."""
-    ids = queue.push_many("abcd")
+    ids = queue.push_many([*"abcd"])
     queue.complete_many(queue.pop_many(4))
     assert sorted(ids_of(queue.history())) == ids, "never half a batch"
 
@@ -958,7 +958,7 @@ def check_counters(database: Database) -> None:
 def check_a_handle_is_of_one_queue(database: Database) -> None:
     """Whoever has a dropped queue open is told so by every verb, and acts on no queue that gets its name later."""
     old, other = database.create_queue("work", payload="text", max_attempts=9), database.create_queue("other")
-    old.push_many("abc")
+    old.push_many([*"abc"])
     held = claimed(old)
     database.queue("work").drop()
     new = database.create_queue("work", payload="bytes", delivery="at_most_once")
@@ -1057,7 +1057,7 @@ def check_a_handle_is_of_one_subscription(database: Database) -> None:
         check_gets_nothing(each, held)
     of_topic: list[Callable[[], Any]] = [
         lambda: topic.push("x"),
-        lambda: topic.push_many("xy"),
+        lambda: topic.push_many([*"xy"]),
         lambda: topic.subscribe("more"),
         lambda: topic.subscribe("log"),
         lambda: topic.subscription("log"),

@@ -39,7 +39,7 @@ def check_many(db: Database) -> None:
     awaited: list[Any] = [queue.push("a"), ("other", other.push("b"))]
     messages: list[Any] = ["c", NewMessage("d", delay=60), NewMessage("e", due=at(100))]
     queue.push_many(messages, after=awaited, now=at(0))
-    queue.push_many("fg", after=awaited, delay=30, now=at(0))
+    queue.push_many([*"fg"], after=awaited, delay=30, now=at(0))
     assert len(rows(queue)) == 15
     assert payloads(queue, now=at(1)) == ["a"]
     assert payloads(queue, now=at(2)) == []

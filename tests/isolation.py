@@ -361,7 +361,7 @@ def push(payloads: str = "a", group: str | None = None, key: str | None = None, 
         options: dict[str, Any] = {"connection": session.caller, "group": group, "now": at(0)}
         try:
             if key is None:
-                ids = queue.push_many(payloads, **options)
+                ids = queue.push_many([*payloads], **options)
             else:
                 id: int | None = queue.push(payloads, key=key, on_conflict=on_conflict, **options)
                 ids = [id] if id is not None else []

@@ -70,7 +70,7 @@ def check_forgotten(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of claims that have ended are deleted, and no others."""
     always(monkeypatch)
     queue, one = started(db)
-    queue.push_many("bcdef")
+    queue.push_many([*"bcdef"])
     others = queue.pop_many(9)
     for message in (one, *others):
         message.progress(0.5)

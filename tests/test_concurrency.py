@@ -38,7 +38,7 @@ def test_a_claim_passes_over_what_another_transaction_is_claiming(place: Place, 
     if not kind.side_by_side:
         pytest.skip("there is one writer at a time")
     queue = place.open().create_queue("work", payload="text")
-    first, second = queue.push_many("ab")
+    first, second = queue.push_many([*"ab"])
     with place.sa_engine().connect() as connection:
         assert claimed(queue, connection=connection).id == first
         assert claimed(place.open().queue("work")).id == second, "it neither waits nor gets the same message"
@@ -215,7 +215,7 @@ def test_a_consumer_killed_in_its_transaction_gives_its_messages_back_at_once(pl
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_database_goes_on_working_on_both_sides_of_a_fork(place: Place) -> None:
     queue = place.open().create_queue("work", payload="text")
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     before = claimed(queue)
     read, write = os.pipe()
     child = os.fork()

@@ -41,7 +41,7 @@ class Scene:
         owner = verb.partition(".")[0]
         if owner in ("Consumer", "Queue", "Database") or verb == "Claim.progress":
             self.queue = self.database.create_queue(name, payload="text", lease=3600, max_attempts=1, results=True)
-            self.queue.push_many("abcde")
+            self.queue.push_many([*"abcde"])
             self.done = claimed(self.queue)
             self.done.complete()
             claimed(self.queue).fail("why")
@@ -49,7 +49,7 @@ class Scene:
         if owner not in ("Consumer", "Queue", "Batch"):
             self.topic = self.database.create_topic(f"{name}_topic", payload="text")
             self.subscription = self.topic.subscribe("mail")
-            self.topic.push_many("abc")
+            self.topic.push_many([*"abc"])
             self.part = claimed(self.subscription)
         if verb == "Queue.pop_group":
             self.fair = self.database.create_queue(f"{name}_fair", payload="text", groups="fair")
@@ -57,7 +57,7 @@ class Scene:
         if owner == "Batch" or "batch" in verb.partition(".")[2].split("_")[0]:
             self.batches = self.database.create_queue(f"{name}_batches", batches=True, results=True)
             with self.batches.batch() as batch:
-                batch.push_many("ab")
+                batch.push_many([*"ab"])
             self.batch = self.database.batch(batch.id)
             self.member = claimed(self.batches)
         if verb == "Queue.lost":
@@ -87,7 +87,7 @@ Verb = Callable[[Scene], Any]
 
 VERBS: dict[str, Verb] = {
     "Queue.push": lambda scene: scene.queue.push("x"),
-    "Queue.push_many": lambda scene: scene.queue.push_many("xyz"),
+    "Queue.push_many": lambda scene: scene.queue.push_many([*"xyz"]),
     "Queue.batch": Scene.push_batch,
     "Queue.batch_of": Scene.push_more,
     "Queue.batches": lambda scene: scene.batches.batches(),
@@ -137,7 +137,7 @@ VERBS: dict[str, Verb] = {
     "Queue.purge": lambda scene: scene.queue.purge(),
     "Consumer.drop": lambda scene: scene.queue.drop(),
     "Topic.push": lambda scene: scene.topic.push("x"),
-    "Topic.push_many": lambda scene: scene.topic.push_many("xyz"),
+    "Topic.push_many": lambda scene: scene.topic.push_many([*"xyz"]),
     "Topic.subscribe": lambda scene: scene.topic.subscribe("audit"),
     "Topic.subscription": lambda scene: scene.topic.subscription("mail"),
     "Topic.subscriptions": lambda scene: scene.topic.subscriptions()[0],
@@ -234,7 +234,7 @@ def test_the_sqs_endpoint_answers_after_a_restart_of_the_database(
 
 
 def test_no_async_verb_fails_after_a_restart_of_the_server(own_server: Server, own_place: Place) -> None:  # noqa: F811
-    own_place.open().create_queue("work").push_many("ab")
+    own_place.open().create_queue("work").push_many([*"ab"])
 
     def restart() -> None:
         own_server.kill()
@@ -412,7 +412,7 @@ CALLS: dict[str, tuple[Callable[[Queue, Claim], Any], bool]] = {
     "stats": (lambda queue, claim: queue.stats(), True),
     "extend": (lambda queue, claim: claim.extend(60), True),
     "push": (lambda queue, claim: queue.push("x"), False),
-    "push_many": (lambda queue, claim: queue.push_many("xyz"), False),
+    "push_many": (lambda queue, claim: queue.push_many([*"xyz"]), False),
     "pop": (lambda queue, claim: queue.pop(), False),
     "complete": (lambda queue, claim: claim.complete(), False),
     "fail": (lambda queue, claim: claim.fail("why"), False),
@@ -425,7 +425,7 @@ CALLS: dict[str, tuple[Callable[[Queue, Claim], Any], bool]] = {
 def check_broken_call(database: Database, place: Place, kind: Kind, name: str) -> None:
     call, repeated = CALLS[name]
     queue = database.create_queue("work", payload="text", lease=3600)
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     claim = claimed(queue)
     context_of(queue).table.next_sweep = float("inf")  # its statement is the first one of a pop
     before = counts(queue)

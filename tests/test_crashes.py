@@ -261,7 +261,7 @@ def test_calls_while_the_server_is_down(own_server: Server, own_place: Place, de
     calls: list[Callable[[], Any]] = [
         claim.complete,
         lambda: queue.push("x", **design_group(queue, "d")),
-        lambda: queue.push_many("xyz", **design_group(queue, "d")),
+        lambda: queue.push_many([*"xyz"], **design_group(queue, "d")),
         lambda: queue.pop(),
         lambda: next(queue.consume()),
         lambda: other.fail("why"),

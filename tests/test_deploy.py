@@ -103,7 +103,7 @@ def running(db: Database) -> list[str]:
     events = db.create_topic("events")
     events.subscribe("mail")
     events.push("x")
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     Stream(queue, "numbers/doubled").advance(0, 1)
     claimed(queue).release()
     counters.add("lost_leases", "work", 1)

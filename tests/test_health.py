@@ -53,7 +53,7 @@ def test_a_topic_is_counted_by_its_name_and_a_subscription_by_its_own(db: Databa
     topic = db.create_topic("by-name")
     mail = topic.subscribe("mail")
     topic.push("a")
-    topic.push_many("bc")
+    topic.push_many([*"bc"])
     mail.complete_many(mail.pop_many(3))
     found = counters.read()
     assert found["pushed_messages", "by-name", ""] == 3
@@ -63,7 +63,7 @@ def test_a_topic_is_counted_by_its_name_and_a_subscription_by_its_own(db: Databa
 @sqlite
 def test_a_lost_lease_is_counted(db: Database) -> None:
     queue = db.create_queue("losing")
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     one, two = claimed(queue), claimed(queue)
     one.complete()
     for lose in (one.complete, one.extend, lambda: queue.pop(completing=one), lambda: queue.complete_many([one, two])):

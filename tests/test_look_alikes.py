@@ -154,7 +154,7 @@ def claimed_with(
     steps = Steps(lambda number, words: between(number, words, queue))
     queue = at_once(place.open_with(stepping(engine, steps)).create_queue("work", payload="text", **definition))
     queue.purge(in_progress=True)
-    queue.push_many("abcd", group="g" if definition.get("groups") else None)
+    queue.push_many([*"abcd"], group="g" if definition.get("groups") else None)
     context_of(queue).table.ring.served = 0
     steps.armed = True
     try:

@@ -34,7 +34,7 @@ def opened(place: Place, engine: type[Engine], **definition: Any) -> Queue:
 
 def given_back_by_another(place: Place, queue: Queue) -> list[int]:
     """Push four messages. Another process releases the first one after `queue` has claimed the second."""
-    ids = queue.push_many("abcd")
+    ids = queue.push_many([*"abcd"])
     theirs = claimed(place.open().queue("work"))
     assert (theirs.id, claimed(queue).id) == (ids[0], ids[1])
     theirs.release()
@@ -81,7 +81,7 @@ def check_found_by_a_claim_with_a_time(place: Place, engine: type[Engine]) -> No
 
 def check_found_after_a_rollback(place: Place, engine: type[Engine]) -> None:
     queue = opened(place, engine)
-    first, second, _ = queue.push_many("abc")
+    first, second, _ = queue.push_many([*"abc"])
     with place.sa_engine().connect() as connection:
         assert ids_of(queue.pop_many(2, connection=connection)) == [first, second]
         connection.rollback()
@@ -94,7 +94,7 @@ def found_at_once(
 ) -> Callable[[Place, type[Engine]], None]:
     def check(place: Place, engine: type[Engine]) -> None:
         queue = opened(place, engine, max_attempts=max_attempts)
-        first, second, _ = queue.push_many("abc")
+        first, second, _ = queue.push_many([*"abc"])
         claim = claimed(queue)
         assert (claim.id, claimed(queue).id) == (first, second)
         give_back(queue, claim)

@@ -218,7 +218,7 @@ def test_a_large_batch_of_which_some_keys_are_taken(db: Database, place: Place) 
 def test_a_snapshot_that_is_watched(db: Database, place: Place) -> None:
     """innodb_snapshot_isolation, the default from MariaDB 11.6 on: a change since the snapshot is an error."""
     queue = db.create_queue("work", payload="text")
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     engine = sa.create_engine(with_setting(place, "innodb_snapshot_isolation = on"))
     with engine.connect() as connection:
         first = claimed(queue, connection=connection)

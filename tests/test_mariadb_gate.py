@@ -68,7 +68,7 @@ def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
 
 def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) -> None:
     queue = db.create_queue("work", payload="text")
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     with place.sa_engine().begin() as connection, claims_are_held_up(db, "work"):
         assert claimed(queue, connection=connection).payload == "a"
     assert claimed(queue).payload == "b"
@@ -86,7 +86,7 @@ def test_nobody_waits_for_ever_for_threads_that_are_cut_off(db: Database, monkey
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_while_other_threads_claim(db: Database) -> None:
     queue = db.create_queue("work", payload="text")
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     ours, theirs = Pipe()
     with claims_are_held_up(db, "work"):
         child = os.fork()

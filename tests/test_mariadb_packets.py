@@ -103,7 +103,7 @@ def test_no_call_leaves_a_transaction_open_between_two_packets(place: Place, db:
 def test_no_call_on_a_topic_does(place: Place, db: Database, ordered: bool) -> None:
     topic = db.create_topic("events", payload="text", groups=ordered, keep="consumed")
     topic.subscribe("mail", ordered=ordered)
-    topic.push_many("a" * 20, group="g" if ordered else None)
+    topic.push_many(["a"] * 20, group="g" if ordered else None)
     check(place, "events/mail", live_of_a_topic)
 
 

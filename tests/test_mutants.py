@@ -572,7 +572,7 @@ def test_a_group_that_was_claimed_after_the_look(
     mutant = rewritten(r" and stripe\.claims = given\.claims", "", "lock_stripes")(kind.engine_class)
     engine = mutant if mutated else kind.engine_class
     queue = place.open_with(engine).create_queue("work", payload="text", groups="fair", per_group=2)
-    queue.push_many("abcd", group="g")
+    queue.push_many([*"abcd"], group="g")
     other = place.open_with(engine).queue("work")
 
     def forestalled(*values: Any) -> Any:

@@ -37,7 +37,7 @@ def check_verbs(database: Database) -> None:
     """The verbs work while the only connection of the pool is in use, by themselves and in its transaction."""
     with database.engine.connect() as held:
         queue = database.create_queue("work", payload="text", groups="fair", concurrency=4, unique_for=3600)
-        queue.push_many("abc")
+        queue.push_many([*"abc"])
         claimed(queue).complete()
         assert [message.payload for message in queue.peek()] == ["b", "c"]
         held.exec_driver_sql("select 1")

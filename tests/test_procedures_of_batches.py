@@ -383,7 +383,7 @@ def check_dead_letters(db: Database) -> None:
 def test_a_pop_that_frees_messages_keeps_nobody_waiting(db: Database) -> None:
     queue = waiting(db)
     first = queue.push("a")
-    queue.push_many("bc", after=[first])
+    queue.push_many([*"bc"], after=[first])
     ids, token = popped(db)
     call(db, "complete", ids=ids, token=token)
     with transaction(db) as one:

@@ -113,7 +113,7 @@ def test_texts_of_another_encoding(db: Database, place: Place) -> None:
 def test_times_that_python_does_not_have(db: Database, place: Place, time: str) -> None:
     """Programs that push by SQL can store them. Claims and reads still work."""
     queue = db.create_queue("work", order="due")
-    ids = queue.push_many("abc")
+    ids = queue.push_many([*"abc"])
     place.execute(f"update {place.table('work')} set due_at = '{time}' where id = {ids[1]}")  # noqa: S608 (our names)
     assert len(queue.peek()) == 3
     got = [message.id for message in queue.pop_many(5)]

@@ -49,7 +49,7 @@ def test_a_message_that_becomes_due_in_the_middle_of_a_take_is_not_lost(tmp_path
 # Verbs that acknowledge, and what must exist after a power cut at the moment of their return.
 LASTING: dict[str, tuple[Callable[[Queue], object], dict[str, int]]] = {
     "push": (lambda queue: queue.push("b"), {"ready": 2}),
-    "push_many": (lambda queue: queue.push_many("bc"), {"ready": 3}),
+    "push_many": (lambda queue: queue.push_many([*"bc"]), {"ready": 3}),
     "pop": (lambda queue: queue.pop(), {"in_progress": 1}),
     "complete": (lambda queue: claimed(queue).complete(), {"finished": 1}),
     "fail": (lambda queue: claimed(queue).fail("why"), {"scheduled": 1}),

@@ -119,7 +119,7 @@ def test_what_is_no_exact_number_is_named(queue: Queue, monkeypatch: pytest.Monk
 def test_a_bulk_push_of_this_moment_has_a_rate(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "FIRST", 10)
     monkeypatch.setattr(numbers, "MOST", 20)
-    queue.push_many("x" * 30, now=at(0))
+    queue.push_many(["x"] * 30, now=at(0))
     window = queue.stats(window=60, now=at(0)).window
     assert window is not None
     assert window.queue.push_rate == 20 / 0.001

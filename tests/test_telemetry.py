@@ -202,7 +202,7 @@ def test_a_meter_reads_the_counters(queue: Queue) -> None:
     reader = InMemoryMetricReader()
     telemetry.observe(MeterProvider([reader]).get_meter("tests"))
     before = counters.read()
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     claimed(queue).fail("no", retry=False)
     data = reader.get_metrics_data()
     assert data is not None

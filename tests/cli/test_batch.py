@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quick
 def test_show_and_cancel(run: Run, db: Database) -> None:
     ended, reports = db.create_queue("ended"), db.create_queue("reports", batches=True)
     with reports.batch(then=("ended", "all")) as batch:
-        batch.push_many("abcd")
+        batch.push_many([*"abcd"])
     claimed(reports).complete()
     held = claimed(reports)
     (shown,) = lines(run("batch", "show", batch.id, "--json"))
@@ -51,7 +51,7 @@ def test_a_list_has_the_open_batches(run: Run, db: Database) -> None:
     ids = []
     for payloads in ("ab", "c", ""):
         with reports.batch() as batch:
-            batch.push_many(payloads)
+            batch.push_many([*payloads])
         ids.append(batch.id)
     claimed(reports).complete()
     shown = lines(run("batch", "list", "reports", "--json"))

@@ -15,7 +15,7 @@ def emails(db: Database) -> Queue:
 
 
 def test_cancel(run: Run, emails: Queue) -> None:
-    first, second, third = emails.push_many("abc")
+    first, second, third = emails.push_many([*"abc"])
     message = claimed(emails)
     assert run("cancel", "emails", first, second).stdout == "1 cancelled, 1 told to stop\n"
     assert message.cancelled

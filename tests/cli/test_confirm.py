@@ -26,7 +26,7 @@ ASKING = {
     "topic unsubscribe events/mail": "Drop the subscription 'events/mail' with its dead letters and its history?",
     "dead purge emails": "Delete every dead letter of the queue 'emails'?",
     "dead purge emails --error full --key k": "Delete the dead letters with error 'full' and key 'k' of the queue",
-    "history purge emails --older-than 1h": "Delete every message of the history of 'emails' that ended 3,600 s ago",
+    "history purge emails --older-than 30d": "Delete every message of the history of 'emails' that ended 30 d ago or",
     "batch cancel 1": "Cancel every message of the batch 1 of the queue 'parts'?",
 }
 
@@ -53,7 +53,7 @@ def test_each_command_that_deletes_can_be_told_not_to_ask() -> None:
 def emails(db: Database) -> Queue:
     """A queue with a message in each state; and a topic, and a batch."""
     emails = db.create_queue("emails", max_attempts=1)
-    emails.push_many("abc")
+    emails.push_many([*"abc"])
     claimed(emails).complete()
     claimed(emails).fail("full")
     db.create_topic("events").subscribe("mail")

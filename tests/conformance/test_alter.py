@@ -187,7 +187,7 @@ def test_claims_of_those_who_do_not_know_of_the_limit_count(place: Place, db: Da
 def test_large_claims_count(place: Place, db: Database) -> None:
     late = place.open().create_queue("work", payload="text")
     queue = db.queue("work")
-    queue.push_many("a" * 1000)
+    queue.push_many(["a"] * 1000)
     before, after = late.pop_many(300), late.pop_many(300)
     queue.alter(concurrency=601)
     assert len(queue.pop_many(1000)) == 1
@@ -198,7 +198,7 @@ def test_large_claims_count(place: Place, db: Database) -> None:
 
 def test_claims_at_once_after_the_limit_has_become_smaller(place: Place, db: Database) -> None:
     queue = db.create_queue("work", payload="text", concurrency=40)
-    queue.push_many("a" * 200)
+    queue.push_many(["a"] * 200)
     held = queue.pop_many(40)
     queue.alter(concurrency=10)
     consumers = [place.open().queue("work") for _ in range(4)]

@@ -199,7 +199,7 @@ async def test_a_life(place: Place) -> None:
         assert await db.queues() == ["work"]
         assert (await db.queue("work")).definition == queue.definition
         first = await queue.push("a", headers={"x": 1}, now=at(0))
-        assert await queue.push_many("bcde", now=at(0)) == [first + i for i in range(1, 5)]
+        assert await queue.push_many([*"bcde"], now=at(0)) == [first + i for i in range(1, 5)]
         claim = await claimed(queue, lease=30, now=at(5))
         assert (claim.id, claim.payload, claim.headers, claim.attempt) == (first, "a", {"x": 1}, 1)
         assert (claim.pushed_at, claim.popped_at, claim.lease_until) == (at(0), at(5), at(35))
@@ -230,7 +230,7 @@ async def test_a_life(place: Place) -> None:
 
 @in_loop
 async def test_receive(queue: Queue, work: AsyncQueue) -> None:
-    first, second = queue.push_many("ab")
+    first, second = queue.push_many([*"ab"])
     async with work.receive(lease=30) as message:
         assert message.id == first
         assert message.lease_until == message.popped_at + (at(30) - at(0))
@@ -261,7 +261,7 @@ def test_receive_releases_when_interrupted(queue: Queue, work: AsyncQueue, inter
 
 @in_loop
 async def test_consume(queue: Queue, work: AsyncQueue) -> None:
-    ids = queue.push_many("abcde")
+    ids = queue.push_many([*"abcde"])
     seen = []
     async for message in work.consume(wait=0, prefetch=2):
         seen.append(message.id)
@@ -283,7 +283,7 @@ async def test_consume_waits_for_what_others_push(queue: Queue, work: AsyncQueue
 
 @in_loop
 async def test_consume_releases_what_was_prefetched(queue: Queue, work: AsyncQueue) -> None:
-    queue.push_many("abcde")
+    queue.push_many([*"abcde"])
     async with aclosing(work.consume(wait=0, prefetch=4)) as messages:  # type: ignore[type-var]
         mine = await anext(messages)
         assert counts(queue) == {"in_progress": 4, "ready": 1}
@@ -380,7 +380,7 @@ def test_the_claims_of_a_pop_after_the_end_of_the_loop_are_released(queue: Queue
 
 @in_loop
 async def test_a_cancelled_pop_that_has_no_thread_yet_never_runs(queue: Queue, behind: Gated, gate: Gate) -> None:
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     work = behind("claim", threads=1)
     first, second = asyncio.create_task(work.pop()), asyncio.create_task(work.pop())
     await gate.is_reached()
@@ -490,7 +490,7 @@ async def test_finishing_that_is_cancelled_before_it_has_a_thread_takes_effect(
 
 @in_loop
 async def test_what_a_pop_completes_is_done_though_it_is_cancelled(queue: Queue, behind: Gated, gate: Gate) -> None:
-    queue.push_many("xy")
+    queue.push_many([*"xy"])
     work = behind("find", threads=1)
     claim = await claimed(work)
     other = asyncio.create_task(work.find(1))
@@ -506,7 +506,7 @@ async def test_what_a_pop_completes_is_done_though_it_is_cancelled(queue: Queue,
 
 @in_loop
 async def test_a_chain(queue: Queue, work: AsyncQueue) -> None:
-    ids = queue.push_many("abc")
+    ids = queue.push_many([*"abc"])
     got = []
     message = await work.pop()
     while message is not None:
@@ -519,7 +519,7 @@ async def test_a_chain(queue: Queue, work: AsyncQueue) -> None:
 
 def test_what_was_prefetched_is_released_when_the_program_is_cancelled(queue: Queue, work: AsyncQueue) -> None:
     """The iteration is not closed: the task ends, and the event loop with it."""
-    first = queue.push_many("abcd")[0]
+    first = queue.push_many([*"abcd"])[0]
 
     async def main() -> None:
         async for message in work.consume(prefetch=3):
@@ -564,7 +564,7 @@ async def test_what_a_cancelled_pop_removes_at_most_once_is_noted_as_lost(
     queue = database.create_queue("once", delivery="at_most_once")
     work = AsyncQueue(queue, own_threads(4))
     await refuses(BadInput, anext, work.consume(prefetch=2))
-    ids = queue.push_many("ab")
+    ids = queue.push_many([*"ab"])
     popping = asyncio.create_task(work.pop())
     await gate.is_reached()
     await cancelled(popping)
@@ -583,7 +583,7 @@ async def test_what_a_cancelled_pop_removes_at_most_once_is_noted_as_lost(
 
 @in_loop
 async def test_closing_waits_for_what_runs_and_is_not_the_end(queue: Queue, behind: Gated, gate: Gate) -> None:
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     work = behind("claim")
     popping = asyncio.create_task(work.pop())
     await gate.is_reached()

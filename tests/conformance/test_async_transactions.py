@@ -146,7 +146,7 @@ async def test_the_callers_own_rows_go_with_the_message(
 
 @in_loop
 async def test_a_pop_that_is_rolled_back_gives_the_message_back(queue: Queue, work: AsyncQueue, caller: Caller) -> None:
-    ids = queue.push_many("abc")
+    ids = queue.push_many([*"abc"])
     async with caller() as connection:
         claims = await work.pop_many(3, connection=connection)
         assert ids_of(queue.peek()) == [claim.id for claim in claims] == ids
@@ -170,7 +170,7 @@ async def test_a_pop_that_is_committed(queue: Queue, work: AsyncQueue, caller: C
 
 @in_loop
 async def test_a_take_is_finished_by_the_commit(queue: Queue, work: AsyncQueue, caller: Caller) -> None:
-    ids = queue.push_many("ab")
+    ids = queue.push_many([*"ab"])
     async with caller() as connection:
         assert [claim.id for claim in await work.take_many(2, connection)] == ids
         await connection.rollback()
@@ -212,7 +212,7 @@ async def test_finishing_belongs_to_the_transaction(queue: Queue, work: AsyncQue
 
 @in_loop
 async def test_a_batch_belongs_to_the_transaction(queue: Queue, work: AsyncQueue, caller: Caller) -> None:
-    queue.push_many("abcd")
+    queue.push_many([*"abcd"])
     claims = await work.pop_many(4)
     async with caller() as connection:
         for end, after in (

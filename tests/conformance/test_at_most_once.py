@@ -64,14 +64,14 @@ def test_a_complete_says_when(queue: Queue) -> None:
 
 @every_order
 def test_the_order_is_that_of_the_queue(queue: Queue, design: str) -> None:
-    ids = queue.push_many("abcde")
+    ids = queue.push_many([*"abcde"])
     popped = ids_of([claimed(queue), *queue.pop_many(10)])
     assert (sorted(popped) if design == "heap" else popped) == (ids[::-1] if design == "lifo" else ids)
 
 
 @every_order
 def test_messages_that_were_not_completed_are_lost(queue: Queue) -> None:
-    ids = queue.push_many("abcdef", now=at(0))
+    ids = queue.push_many([*"abcdef"], now=at(0))
     claims = {claim.id: claim for time in range(6) for claim in queue.pop_many(1, now=at(10 * time))}
     claims[ids[1]].complete(now=at(60))
     by_pop = [id for id in claims if id != ids[1]]
@@ -127,7 +127,7 @@ def test_the_fence(queue: Queue, first: str, second: str) -> None:
 
 
 def test_the_token_of_another_claim_finishes_nothing(queue: Queue) -> None:
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     one, other = claimed(queue), claimed(queue)
     before = snapshot(queue)
     refuses(LeaseLost, Claim.of(queue, one.id, other.token).complete)
@@ -136,7 +136,7 @@ def test_the_token_of_another_claim_finishes_nothing(queue: Queue) -> None:
 
 
 def test_complete_many_leaves_the_lost_alone(queue: Queue) -> None:
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     batch = [*queue.pop_many(2), claimed(queue)]
     batch[1].fail("why")
     assert refuses(LeaseLost, queue.complete_many, batch).ids == (batch[1].id,)
@@ -164,7 +164,7 @@ def test_there_is_no_lease(queue: Queue, verb: str) -> None:
 
 
 def test_prefetch_is_refused(queue: Queue) -> None:
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     refuses(BadInput, lambda: list(queue.consume(wait=0, prefetch=2)))
     assert sum(counts(queue).values()) == 2
     for message in queue.consume(wait=0):
@@ -197,7 +197,7 @@ def pop_and_die(place: Place) -> None:
 
 
 def test_a_killed_consumer_takes_its_message_along(queue: Queue, place: Place) -> None:
-    ids = queue.push_many("ab")
+    ids = queue.push_many([*"ab"])
     victim = processes.Process(target=pop_and_die, args=(place,))
     victim.start()
     victim.join(60)

@@ -114,12 +114,12 @@ def test_every_way_to_push(db: Database) -> None:
     queue.push("another")
     with queue.batch(then=THEN) as batch:
         batch.push("a")
-        batch.push_many("bc")
+        batch.push_many([*"bc"])
         batch.push_many([])
         batch.push(NewMessage("d", priority=9, key="k"))
         batch.push_many(["e", NewMessage("f", delay=60)])
         batch.push_many(f"{n:0100}" for n in range(1200))
-    queue.push_many("xy")
+    queue.push_many([*"xy"])
     assert progress(db, batch.id) == {"waiting": 1206}
     assert claimed(queue).payload == "d"
     assert progress(db, batch.id) == {"waiting": 1205, "in_progress": 1}
@@ -241,7 +241,7 @@ def test_a_handler_adds_messages(db: Database) -> None:
     id = opened(queue, "a")
     message = claimed(queue)
     with queue.batch_of(message) as batch:
-        batch.push_many("bc")
+        batch.push_many([*"bc"])
     assert batch.id == id
     message.complete()
     assert called(db) == []
@@ -453,7 +453,7 @@ async def test_the_async_verbs(place: Place) -> None:
             async with queue.batch(then=THEN) as batch:
                 batch.push_many(["a", 1])
         async with queue.batch(then=THEN) as batch:
-            batch.push_many("ab")
+            batch.push_many([*"ab"])
         message = await queue.pop()
         assert message is not None
         async with queue.batch_of(message) as more:

@@ -103,7 +103,7 @@ def test_a_told_message_that_is_released_is_not_retried(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_a_batch_of_which_some_were_told_is_released(queue: Queue) -> None:
-    ids = queue.push_many("abcd")
+    ids = queue.push_many([*"abcd"])
     batch = queue.pop_many(4)
     queue.cancel(ids[1:3])
     queue.release_many(batch)

@@ -99,12 +99,12 @@ async def cancel_each(place: Place, queue: Queue, name: str, waits: bool, check:
         handled: list[int] = []
         async with opened(place) as work:
             if not waits:
-                await asyncio.to_thread(queue.push_many, "xx")
+                await asyncio.to_thread(queue.push_many, ["x", "x"])
             task = CancelledAt(TASKS[name](work, handled), number)
             running = asyncio.ensure_future(_outcome(task))
             if waits:
                 await asyncio.sleep(0)
-                await asyncio.to_thread(queue.push_many, "xx")
+                await asyncio.to_thread(queue.push_many, ["x", "x"])
             await asyncio.wait_for(running, PATIENCE)
         check(handled)
         if not task.was_cancelled:

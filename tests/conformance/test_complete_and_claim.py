@@ -33,7 +33,7 @@ def chain(queue: Queue) -> list[int]:
 
 
 def test_a_chain_has_the_order_of_the_queue(queue: Queue) -> None:
-    pushed = queue.push_many("abcde", **design_group(queue, "g"))
+    pushed = queue.push_many([*"abcde"], **design_group(queue, "g"))
     chained = chain(queue)
     if queue.definition.order == "heap":
         chained.sort()
@@ -86,7 +86,7 @@ def test_batches(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_a_batch_of_several_pops_and_one_twice(queue: Queue) -> None:
-    queue.push_many("abcdef")
+    queue.push_many([*"abcdef"])
     several = [*queue.pop_many(2), *queue.pop_many(2)]
     assert len(queue.pop_many(2, completing=several)) == 2
     (last, other) = queue.peek(state="in_progress")
@@ -105,7 +105,7 @@ def test_after_a_lost_lease_nothing_is_claimed(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_the_others_of_a_batch_are_done(queue: Queue) -> None:
-    queue.push_many("abcde")
+    queue.push_many([*"abcde"])
     batch = queue.pop_many(3)
     batch[1].complete()
     error = refuses(LeaseLost, queue.pop_many, 2, completing=batch)
@@ -126,7 +126,7 @@ def test_a_lease_that_is_over_is_completed_late(queue: Queue) -> None:
 
 @pytest.mark.parametrize("wrong", [{"lease": -1}, {"lease": "long"}])
 def test_what_is_refused_completes_nothing(queue: Queue, wrong: dict[str, Any]) -> None:
-    queue.push_many("ab", **design_group(queue, "g"))
+    queue.push_many([*"ab"], **design_group(queue, "g"))
     message = claimed(queue)
     before = snapshot(queue)
     refuses(BadInput, queue.pop, completing=message, **wrong)
@@ -137,7 +137,7 @@ def test_what_is_refused_completes_nothing(queue: Queue, wrong: dict[str, Any]) 
 @pytest.mark.needs("plain_push")
 def test_a_queue_without_history(db: Database, options: dict[str, Any]) -> None:
     queue = at_once(db.create_queue("work", **options | {"history": "none"}))
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     assert len(chain(queue)) == 3
     assert snapshot(queue) == []
     check_nothing_is_claimed_after_a_lost_lease(queue)
@@ -146,7 +146,7 @@ def test_a_queue_without_history(db: Database, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("design", ["fifo"])
 def test_at_most_once(db: Database, options: dict[str, Any]) -> None:
     queue = at_once(db.create_queue("work", **options | {"delivery": "at_most_once"}))
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     assert len(chain(queue)) == 3
     assert counts(queue) == {"finished": 3}
     queue.push("d")
@@ -157,7 +157,7 @@ def test_at_most_once(db: Database, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("design", ["fifo"])
 def test_in_a_callers_transaction(queue: Queue, caller: Caller) -> None:
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     first = claimed(queue)
     assert claimed(queue, completing=first, connection=caller.connection).payload == "b"
     caller.rollback()
@@ -170,7 +170,7 @@ def test_in_a_callers_transaction(queue: Queue, caller: Caller) -> None:
 
 @pytest.mark.parametrize("design", ["fifo"])
 def test_when_a_sweep_is_due(queue: Queue) -> None:
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     first = claimed(queue)
     context_of(queue).table.next_sweep = 0
     second = claimed(queue, completing=first)
@@ -183,7 +183,7 @@ def test_when_a_sweep_is_due(queue: Queue) -> None:
 @pytest.mark.parametrize("design", ["fifo"])
 def test_what_is_before_the_mark_is_found(place: Place, kind: Kind, queue: Queue) -> None:
     """A message that another process released has an id below the low-water mark of this process; see low_water.py."""
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     other = place.open().queue("work")
     first = claimed(other)
     second = claimed(queue)

@@ -44,7 +44,7 @@ def test_the_lease_of_the_queue_is_the_default(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_a_message_is_claimed_once(queue: Queue) -> None:
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     first, rest = queue.pop_many(1), queue.pop_many(10)
     assert len(rest) == 2
     assert len({*ids_of(first), *ids_of(rest)}) == 3
@@ -110,7 +110,7 @@ def test_receive_tells_that_the_lease_was_lost(place: Place, queue: Queue) -> No
 
 
 def test_consume_ends_when_nothing_is_left(queue: Queue) -> None:
-    ids = queue.push_many("abcde")
+    ids = queue.push_many([*"abcde"])
     seen = []
     for message in queue.consume(wait=0, prefetch=2):
         seen.append(message.id)
@@ -121,7 +121,7 @@ def test_consume_ends_when_nothing_is_left(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_consume_releases_what_was_prefetched(queue: Queue) -> None:
-    queue.push_many("abcde")
+    queue.push_many([*"abcde"])
     messages = queue.consume(wait=0, prefetch=4)
     mine = next(messages)
     assert counts(queue) == {"in_progress": 4, "ready": 1}

@@ -68,7 +68,7 @@ def test_many_that_wait_for_the_same(db: Database) -> None:
 
 def test_for_how_many_a_message_waits(db: Database) -> None:
     queue, other = made(db), db.create_queue("other", payload="text")
-    first, second = queue.push_many("ab")
+    first, second = queue.push_many([*"ab"])
     both = queue.push("c", after=[first, second, ("other", other.push("x"))])
     last = queue.push("d", after=[first], delay=60)
     queue.push("e", due=FAR)
@@ -90,7 +90,7 @@ def test_many_are_pushed_all_or_none(db: Database) -> None:
     refuses(DuplicateKey, queue.push_many, ["b", NewMessage("c", key="k")], after=[first])
     assert queue.push_many([], after=[first]) == []
     with db.engine.connect() as connection:
-        assert len(queue.push_many("bc", after=[first], connection=connection)) == 2
+        assert len(queue.push_many([*"bc"], after=[first], connection=connection)) == 2
         connection.rollback()
     assert (queue.stats().scheduled, rows(queue)) == (0, [])
     taken = [NewMessage("b", key="k"), NewMessage("c", key="l"), NewMessage("d", key="l", delay=60), "e"]

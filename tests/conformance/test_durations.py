@@ -88,7 +88,7 @@ def test_each_verb_that_waits_takes_a_timedelta(queue: Queue) -> None:
 
 
 def test_each_verb_that_looks_back_takes_a_timedelta(db: Database, queue: Queue) -> None:
-    queue.push_many("ab", now=at(0))
+    queue.push_many([*"ab"], now=at(0))
     queue.complete_many(queue.pop_many(2, now=at(0)), now=at(10))
     assert (window := queue.stats(window=timedelta(minutes=1), now=at(20)).window) is not None
     assert (window.seconds, window.queue.finished) == (60, 2)

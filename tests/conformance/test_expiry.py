@@ -33,7 +33,7 @@ def test_no_consumer_gets_a_message_whose_time_is_over(db: Database, options: di
 def test_without_a_history_it_is_a_dead_letter(db: Database, options: dict[str, Any]) -> None:
     queue = db.create_queue("work", **options, expires=60, history="none")
     group = design_group(queue, "a")
-    ids = queue.push_many("ab", **group, now=at(0))
+    ids = queue.push_many([*"ab"], **group, now=at(0))
     assert queue.pop(now=at(60)) is None
     assert [(message.id, message.errors[-1].error) for message in queue.dead()] == [(id, "expired") for id in ids]
     assert queue.redrive(ALL, now=at(70)) == 2
@@ -96,7 +96,7 @@ def test_a_late_last_failure_is_tried_again_if_messages_do_not_expire_any_more(
 def test_without_a_history_it_moves_to_the_queue_for_dead_letters(db: Database) -> None:
     failed = db.create_queue("failed")
     queue = db.create_queue("work", expires=60, history="none", dead_letter_to="failed")
-    ids = queue.push_many("ab", now=at(0))
+    ids = queue.push_many([*"ab"], now=at(0))
     assert queue.pop(now=at(60)) is None
     letters = [(message.headers["tablequeue-origin"]["id"], message.errors[-1].error) for message in failed.peek()]
     assert (letters, counts(queue)) == ([(id, "expired") for id in ids], {})

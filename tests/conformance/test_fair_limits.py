@@ -190,7 +190,7 @@ def test_groups_of_a_transaction_of_the_callers(place: Place, db: Database) -> N
     push(queue, "aaa")
     with place.sa_engine().connect() as connection:
         assert len(queue.pop_many(1, connection=connection, now=at(0))) == 1
-        queue.push_many("bbb", group="b", connection=connection, now=at(0))
+        queue.push_many([*"bbb"], group="b", connection=connection, now=at(0))
         claims = queue.pop_many(9, connection=connection, now=at(0))
         assert sorted(claim.payload for claim in claims) == [*"abb"]
         assert not queue.pop_many(9, connection=connection, now=at(0))
@@ -200,7 +200,7 @@ def test_groups_of_a_transaction_of_the_callers(place: Place, db: Database) -> N
 
 def test_a_waiting_consumer_gets_what_its_group_has_room_for(place: Place, db: Database) -> None:
     queue = fair(db, per_group=1)
-    queue.push_many("aa", group="a")
+    queue.push_many([*"aa"], group="a")
     claim = claimed(queue)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(lambda: [m.id for m in islice(place.open().queue("work").consume(wait=PATIENCE), 2)])
@@ -211,7 +211,7 @@ def test_a_waiting_consumer_gets_what_its_group_has_room_for(place: Place, db: D
 
 def test_a_waiting_consumer_gets_the_token_of_its_group(db: Database) -> None:
     queue = fair(db, group_rate=Rate(20))
-    queue.push_many("abcd", group="a")
+    queue.push_many([*"abcd"], group="a")
     started = monotonic()
     for message in queue.consume(wait=PATIENCE):
         message.complete()

@@ -24,7 +24,7 @@ def test_complete(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_complete_many_leaves_the_lost_alone_and_finishes_the_others(queue: Queue) -> None:
-    ids = queue.push_many("abcdef")
+    ids = queue.push_many([*"abcdef"])
     batch = queue.pop_many(6)
     by_id = {claim.id: claim for claim in batch}
     by_id[ids[1]].complete()
@@ -139,7 +139,7 @@ def test_a_released_attempt_does_not_count(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_release_many(queue: Queue) -> None:
-    ids = queue.push_many("abc")
+    ids = queue.push_many([*"abc"])
     batch = queue.pop_many(3)
     batch[0].complete()
     error = refuses(LeaseLost, queue.release_many, batch)

@@ -213,7 +213,7 @@ def test_a_clock_set_backwards_delivers_nothing_twice(db: Database, place: Place
     """When the clock goes back an hour, a lease lasts longer and a due time comes later. No message is lost or held by
     two."""
     queue, other = db.create_queue("work"), place.open().queue("work")
-    first, second = queue.push_many("ab", now=at(0))
+    first, second = queue.push_many([*"ab"], now=at(0))
     held = claimed(queue, lease=60, now=at(0))
     assert held.id == first
     back = claimed(other, lease=60, now=at(-3600))

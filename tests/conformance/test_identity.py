@@ -49,7 +49,7 @@ def test_a_queue_of_the_name_is_opened_anew(db: Database) -> None:
 def test_dead_letters_reach_no_queue_that_was_made_in_place_of_theirs(db: Database, place: Place) -> None:
     letters, work = db.create_queue("letters"), db.create_queue("work", dead_letter_to="letters")
     late = place.open().queue("work")
-    late.push_many("ab")
+    late.push_many([*"ab"])
     first, second = late.pop_many(2)
     work.alter(dead_letter_to=None)
     letters.drop()
@@ -76,7 +76,7 @@ def test_an_async_handle_is_of_one_queue(db: Database, place: Place) -> None:
             audit = db.topic("events").subscribe("audit")
             db.topic("events").push("for audit")
             calls: list[Callable[[], Any]] = [old.pop, old.peek, old.stats, old.purge, old.pause, held.complete]
-            calls += [lambda: old.push("x"), lambda: old.push_many("xy"), mail.pop, mail.stats]
+            calls += [lambda: old.push("x"), lambda: old.push_many([*"xy"]), mail.pop, mail.stats]
             for call in calls:
                 try:
                     await call()

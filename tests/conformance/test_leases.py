@@ -63,7 +63,7 @@ def test_a_finished_claim_is_a_lost_one(queue: Queue, verb: str) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_the_fence_of_a_batch(place: Place, queue: Queue) -> None:
-    ids = queue.push_many("abcd", now=at(0))
+    ids = queue.push_many([*"abcd"], now=at(0))
     batch = queue.pop_many(4, lease=10, now=at(0))
     batch[1].extend(100, now=at(0))
     reclaimed = place.open().queue("work").pop_many(10, now=at(10))

@@ -38,7 +38,7 @@ def test_the_places_go_in_the_order_of_the_queue(db: Database, order: str) -> No
 def test_groups_share_the_places(db: Database) -> None:
     queue = db.create_queue("work", payload="text", groups=True, concurrency=2)
     for group in "abcd":
-        queue.push_many("12", group=group)
+        queue.push_many([*"12"], group=group)
     first = queue.pop_many(10)
     assert [claim.group for claim in first] == ["a", "b"]
     first[0].complete()
@@ -52,7 +52,7 @@ def test_claims_at_once(place: Place, db: Database) -> None:
 
 def test_many_places(db: Database) -> None:
     queue = db.create_queue("work", payload="text", concurrency=1_100)
-    queue.push_many("a" * 1_400)
+    queue.push_many(["a"] * 1_400)
     assert len(queue.pop_many(1_400)) == 1_100
     queue.alter(concurrency=1_300)
     assert len(queue.pop_many(1_400)) == 200
@@ -66,14 +66,14 @@ def test_a_limit_waits_for_no_transaction_of_an_application(
     if not kind.side_by_side:
         pytest.skip("nobody writes beside a transaction")
     queue = db.create_queue("work", payload="text")
-    queue.push_many("a" * number)
+    queue.push_many(["a"] * number)
     first, *others = queue.pop_many(number)
     with place.sa_engine().begin() as application:
         first.complete(connection=application)
         queue.alter(concurrency=5)
         context_of(queue).run(context_of(queue).messages.close_slots, {})
     context_of(queue).run(context_of(queue).messages.close_slots, {})
-    queue.push_many("b" * 9)
+    queue.push_many(["b"] * 9)
     assert len(queue.pop_many(9)) == max(0, 5 - len(others))
     queue.complete_many(others)
     context_of(queue).run(context_of(queue).messages.close_slots, {})
@@ -82,7 +82,7 @@ def test_a_limit_waits_for_no_transaction_of_an_application(
 
 def test_a_completion_with_a_claim_frees_its_places_for_it(db: Database) -> None:
     queue = db.create_queue("work", payload="text", concurrency=2)
-    ids = queue.push_many("abcd")
+    ids = queue.push_many([*"abcd"])
     first = queue.pop_many(5)
     assert ids_of(queue.pop_many(5, completing=first)) == ids[2:]
 
@@ -98,7 +98,7 @@ def test_a_rate_in_any_order(db: Database, order: str) -> None:
 
 def test_a_release_gives_nothing_back(db: Database) -> None:
     queue = db.create_queue("work", payload="text", rate=MINUTELY)
-    queue.push_many("abcd", now=at(0))
+    queue.push_many([*"abcd"], now=at(0))
     queue.release_many(queue.pop_many(3, now=at(0)), now=at(0))
     assert queue.pop(now=at(0)) is None
 
@@ -106,7 +106,7 @@ def test_a_release_gives_nothing_back(db: Database) -> None:
 def test_nothing_is_spent_on_what_is_not_claimed(db: Database) -> None:
     queue = db.create_queue("work", payload="text", rate=MINUTELY, concurrency=2)
     assert queue.pop_many(3, now=at(0)) == []
-    queue.push_many("abcdef", now=at(0))
+    queue.push_many([*"abcdef"], now=at(0))
     first = queue.pop_many(3, now=at(0))
     assert len(first) == 2, "by the places"
     queue.complete_many(first, now=at(0))
@@ -116,7 +116,7 @@ def test_nothing_is_spent_on_what_is_not_claimed(db: Database) -> None:
 @pytest.mark.parametrize("history", ["keep", "none"])
 def test_a_take_counts_for_the_rate_alone(place: Place, db: Database, history: Literal["keep", "none"]) -> None:
     queue = db.create_queue("work", payload="text", rate=MINUTELY, concurrency=2, history=history)
-    queue.push_many("abcdef", now=at(0))
+    queue.push_many([*"abcdef"], now=at(0))
     with place.sa_engine().begin() as connection:
         assert len(list(queue.take_many(2, connection, now=at(0)))) == 2
     assert len(queue.pop_many(5, now=at(0))) == 1, "one token is left, and both places"
@@ -132,7 +132,7 @@ def test_at_most_once_has_a_rate(db: Database) -> None:
 
 def test_a_stream_obeys(db: Database) -> None:
     queue = db.create_queue("work", payload="text", rate=MINUTELY, concurrency=2)
-    queue.push_many("abcdef", now=at(0))
+    queue.push_many([*"abcdef"], now=at(0))
     stream = Stream(queue, "s")
     assert stream.advance(0, 5, now=at(0)) == 1
     assert len(stream.batch(1)[1]) == 2
@@ -143,7 +143,7 @@ def test_a_stream_obeys(db: Database) -> None:
 
 def test_a_waiting_consumer_gets_the_place(place: Place, db: Database) -> None:
     queue = db.create_queue("work", payload="text", concurrency=1)
-    first, second = queue.push_many("ab")
+    first, second = queue.push_many([*"ab"])
     claim = claimed(queue)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(lambda: next(iter(place.open().queue("work").consume(wait=PATIENCE))))
@@ -154,7 +154,7 @@ def test_a_waiting_consumer_gets_the_place(place: Place, db: Database) -> None:
 
 def test_a_waiting_consumer_gets_the_token(db: Database) -> None:
     queue = db.create_queue("work", payload="text", rate=Rate(20))
-    queue.push_many("abcd")
+    queue.push_many([*"abcd"])
     started = monotonic()
     for message in queue.consume(wait=PATIENCE):
         message.complete()
@@ -167,7 +167,7 @@ def test_a_waiting_consumer_gets_the_token(db: Database) -> None:
 
 def test_a_crash_leaves_no_place_occupied(place: Place, db: Database) -> None:
     queue = db.create_queue("work", payload="text", concurrency=2)
-    queue.push_many("abcd")
+    queue.push_many([*"abcd"])
     with place.sa_engine().connect() as connection:
         assert len(queue.pop_many(2, connection=connection)) == 2
         connection.rollback()
@@ -189,7 +189,7 @@ def test_the_definition_has_the_limits(place: Place, db: Database) -> None:
 
 def test_the_highest_limit(db: Database) -> None:
     queue = db.create_queue("work", payload="text", concurrency=10_000)
-    ids = queue.push_many("ab")
+    ids = queue.push_many([*"ab"])
     assert ids_of(queue.pop_many(3)) == ids
 
 

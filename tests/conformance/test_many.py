@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def test_extend_many(queue: Queue) -> None:
-    ids = queue.push_many("abc", now=at(0))
+    ids = queue.push_many([*"abc"], now=at(0))
     batch = queue.pop_many(3, lease=10, now=at(0))
     assert queue.extend_many(batch, 100, now=at(5)) == [at(105)] * 3
     assert [found(queue, id).lease_until for id in ids] == [at(105)] * 3
@@ -27,7 +27,7 @@ def test_extend_many(queue: Queue) -> None:
 
 
 def test_extend_many_leaves_the_lost_alone_and_extends_the_others(queue: Queue) -> None:
-    ids = queue.push_many("abcde", now=at(0))
+    ids = queue.push_many([*"abcde"], now=at(0))
     batch = sorted(queue.pop_many(4, lease=10, now=at(0)) + queue.pop_many(1, lease=10, now=at(0)), key=lambda c: c.id)
     batch[1].complete(now=at(1))
     batch[3].release(now=at(1))
@@ -92,7 +92,7 @@ def test_each_message_waits_by_its_own_attempts_and_jitter(place: Place) -> None
 
 
 def test_fail_many_leaves_the_lost_alone_and_fails_the_others(queue: Queue) -> None:
-    ids = queue.push_many("abcdef")
+    ids = queue.push_many([*"abcdef"])
     by_id = {claim.id: claim for claim in queue.pop_many(2) + queue.pop_many(4)}
     by_id[ids[1]].complete()
     by_id[ids[4]].release()
@@ -124,7 +124,7 @@ def test_large_batches(queue: Queue) -> None:
 
 
 def test_a_refused_call_changes_nothing(queue: Queue) -> None:
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     batch = queue.pop_many(2)
     before = snapshot(queue)
     refuses(BadInput, queue.extend_many, batch, -1)
@@ -134,7 +134,7 @@ def test_a_refused_call_changes_nothing(queue: Queue) -> None:
 
 
 def test_a_rollback_undoes_the_whole_call(db: Database, queue: Queue) -> None:
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     batch = queue.pop_many(1) + queue.pop_many(2)
     before = snapshot(queue)
     with db.engine.connect() as connection, connection.begin() as transaction:

@@ -32,7 +32,7 @@ def test_fifo_one_by_one(db: Database) -> None:
 
 def test_fifo_a_message_that_comes_back_is_first_again(db: Database) -> None:
     queue = db.create_queue("work", order="fifo")
-    first, second, third = queue.push_many("abc")
+    first, second, third = queue.push_many([*"abc"])
     claim = claimed(queue)
     assert claimed(queue).id == second
     claim.fail("again", retry_in=0)
@@ -68,7 +68,7 @@ def test_a_batch_is_in_order_though_some_of_it_came_back_only_now(db: Database, 
 
 def test_lifo_the_newest_first(db: Database) -> None:
     queue = db.create_queue("work", order="lifo")
-    first, second, third = queue.push_many("abc")
+    first, second, third = queue.push_many([*"abc"])
     claim = claimed(queue)
     assert claim.id == third
     fourth = queue.push("d")
@@ -136,7 +136,7 @@ def test_priority_the_highest_first_then_the_lowest_id(db: Database) -> None:
 def test_priority_of_many_and_of_each(db: Database) -> None:
     queue = db.create_queue("work", order="priority")
     ids = queue.push_many(["a", NewMessage("b", priority=9), NewMessage("c")], priority=4)
-    more = queue.push_many("de", priority=5)
+    more = queue.push_many([*"de"], priority=5)
     assert ids_of(queue.pop_many(10)) == [ids[1], *more, ids[0], ids[2]]
     assert [message.priority for message in queue.peek(10, state="in_progress")] == [4, 9, 4, 5, 5]
 
@@ -158,7 +158,7 @@ def strict(db: Database) -> Queue:
 
 
 def test_strict_one_at_a_time(strict: Queue) -> None:
-    ids = strict.push_many("abc")
+    ids = strict.push_many([*"abc"])
     for id in ids:
         claims = strict.pop_many(10)
         assert ids_of(claims) == [id]
@@ -169,7 +169,7 @@ def test_strict_one_at_a_time(strict: Queue) -> None:
 
 
 def test_strict_the_others_are_blocked(strict: Queue) -> None:
-    ids = strict.push_many("abc")
+    ids = strict.push_many([*"abc"])
     claimed(strict)
     assert counts(strict) == {"in_progress": 1, "blocked": 2}
     assert ids_of(strict.peek(state="blocked")) == ids[1:]
@@ -205,7 +205,7 @@ def test_strict_a_delay_may_run_out_while_others_are_ahead(strict: Queue) -> Non
 
 @pytest.mark.parametrize("way", ["failed", "killed"])
 def test_strict_a_dead_head_lets_the_next_one_go(strict: Queue, way: str) -> None:
-    dead, following = strict.push_many("ab", now=at(0))
+    dead, following = strict.push_many([*"ab"], now=at(0))
     for time in (0, 100):
         claim = claimed(strict, lease=10, now=at(time))
         assert claim.id == dead
@@ -225,7 +225,7 @@ def test_strict_behind_a_killed_head_the_next_one_may_be_due_already(strict: Que
 
 
 def test_strict_a_released_head_comes_first_again(strict: Queue) -> None:
-    head, _ = strict.push_many("ab", now=at(0))
+    head, _ = strict.push_many([*"ab"], now=at(0))
     claimed(strict, now=at(0)).release(now=at(0))
     claim = claimed(strict, now=at(0))
     assert claim.id == head
@@ -235,7 +235,7 @@ def test_strict_a_released_head_comes_first_again(strict: Queue) -> None:
 
 
 def test_strict_a_lease_that_ended_gives_the_head_again(strict: Queue) -> None:
-    head, other = strict.push_many("ab", now=at(0))
+    head, other = strict.push_many([*"ab"], now=at(0))
     claimed(strict, lease=10, now=at(0))
     assert strict.pop(now=at(9)) is None
     claim = claimed(strict, now=at(10))
@@ -245,7 +245,7 @@ def test_strict_a_lease_that_ended_gives_the_head_again(strict: Queue) -> None:
 
 
 def test_strict_a_waiting_consumer_gets_the_next_one_after_the_completion(strict: Queue, place: Place) -> None:
-    first, second = strict.push_many("ab")
+    first, second = strict.push_many([*"ab"])
     claim = claimed(strict)
     waiting = place.open().queue("work")
     # The consumer has seen that the head is in progress, so only the completion can give it the second message.

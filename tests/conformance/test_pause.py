@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.quick, pytest.mark.needs("plain_push"), pytest.mark.de
 
 
 def test_nothing_is_claimed_until_the_queue_is_resumed(place: Place, queue: Queue) -> None:
-    ids = queue.push_many("abc")
+    ids = queue.push_many([*"abc"])
     held = claimed(queue)
     queue.pause()
     other = place.open().queue("work")
@@ -35,7 +35,7 @@ def test_nothing_is_claimed_until_the_queue_is_resumed(place: Place, queue: Queu
 
 
 def test_a_completion_that_claims_only_completes(queue: Queue) -> None:
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     batch = queue.pop_many(1)
     queue.pause()
     assert queue.pop_many(5, completing=batch) == []
@@ -84,7 +84,7 @@ def test_a_pause_is_a_part_of_the_callers_transaction(place: Place, queue: Queue
 @pytest.mark.parametrize("options", [{}, {"concurrency": 5}, {"groups": "fair"}, {"groups": "fair", "per_group": 9}])
 def test_a_pause_holds_in_the_transaction_that_begins_it(db: Database, options: dict[str, Any]) -> None:
     queue = db.create_queue("paused", **options)
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     with db.engine.connect() as connection, connection.begin() as transaction:
         queue.pause(connection=connection)
         assert queue.pop(connection=connection) is None
@@ -131,5 +131,5 @@ def test_a_waiting_consumer_goes_on_after_the_pause(queue: Queue) -> None:
 def test_other_queues_are_not_paused(db: Database, queue: Queue) -> None:
     other = db.create_queue("other")
     queue.pause()
-    ids = other.push_many("ab")
+    ids = other.push_many([*"ab"])
     assert ids_of(other.pop_many(5)) == ids

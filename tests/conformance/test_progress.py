@@ -133,7 +133,7 @@ def test_reports_in_callers_transactions_are_deleted_later(
     """Also beside another open transaction that has reported, for which no consumer waits."""
     always(monkeypatch)
     queue, first = started(db)
-    queue.push_many("bcd")
+    queue.push_many([*"bcd"])
     for message in queue.pop_many(2):
         message.progress(0.5, connection=caller.connection)
         message.complete(connection=caller.connection)

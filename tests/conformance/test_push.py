@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from tablequeue import Database, PayloadType, Queue
+from tablequeue import Database, NewMessage, PayloadType, Queue
 from tablequeue.errors import BadInput, BadPayload
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
@@ -171,3 +172,36 @@ def test_an_iterable_that_breaks_pushes_nothing(queue: Queue) -> None:
     with pytest.raises(OSError, match="the file is gone"):
         queue.push_many(lines())
     assert counts(queue) == {}
+
+
+class DataFrame(list[str]):
+    """Iterated, a table of Pandas yields the names of its columns."""
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        {"to": "ada"},
+        "hello",
+        "",
+        b"hello",
+        bytearray(b"a"),
+        memoryview(b"a"),
+        NewMessage("x"),
+        DataFrame("ab"),
+        7,
+        None,
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_one_payload_is_no_list_of_payloads(db: Database, one: Any) -> None:
+    """Its keys, its letters or its columns would be pushed."""
+    work, topic = db.create_queue("work", batches=True), db.create_topic("events")
+    mail = topic.subscribe("mail")
+    with suppress(BadInput), work.batch() as batch:
+        for push_many in (work.push_many, topic.push_many, batch.push_many):
+            error = refuses(BadInput, push_many, one)
+            assert f"one {type(one).__name__}" in error.cause
+            assert "push one payload with push" in error.remedy
+    assert (counts(work), mail.lag().messages) == ({}, 0)
+    assert work.push_many(iter([{"to": "ada"}])) == [work.peek()[0].id]

@@ -62,7 +62,7 @@ def test_dead_letters_and_their_queue_know_each_other_by_their_tables(db: Databa
     failed = db.create_queue("failed")
     work = db.create_queue("work", dead_letter_to="failed")
     other = place.open().queue("work")
-    work.push_many("ab")
+    work.push_many([*"ab"])
     claimed(work).fail(retry=False)
     db.rename("work", "renamed")
     claimed(other).fail(retry=False)  # it was opened under the old name

@@ -198,7 +198,7 @@ def test_a_run_is_within_the_rate(db: Database) -> None:
 
 def test_a_strict_queue_is_one_group(db: Database) -> None:
     queue = db.create_queue("work", strict=True, payload="text")
-    ids = queue.push_many("abcd")
+    ids = queue.push_many([*"abcd"])
     run = pop_run(queue, 3)
     assert ids_of(run) == ids[:3]
     assert queue.pop() is None

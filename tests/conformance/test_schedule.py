@@ -134,7 +134,7 @@ def test_a_release_with_a_delay(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_release_many_with_a_delay(queue: Queue) -> None:
-    ids = queue.push_many("abc", now=at(0))
+    ids = queue.push_many([*"abc"], now=at(0))
     queue.release_many(queue.pop_many(3, now=at(0)), delay=30, now=at(0))
     assert queue.pop(now=at(29)) is None
     assert sorted(ids_of(queue.pop_many(10, now=at(30)))) == ids

@@ -115,7 +115,7 @@ def refuse(queue: Any, now: bool = True) -> None:
 @pytest.mark.needs("plain_push", "many_in_progress")
 @pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
 def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
-    ids = locked.push_many("abc")
+    ids = locked.push_many([*"abc"])
     context_of(locked).table.next_sweep = 0 if due else float("inf")
     refuse(locked)
     assert sorted(ids_of(locked.pop_many(10))) == ids
@@ -154,7 +154,7 @@ def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
 def test_claims_of_several_pops_are_finished_together_or_not_at_all(
     queue: Queue, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.push_many("abcd")
+    queue.push_many([*"abcd"])
     claims = [*queue.pop_many(2), *queue.pop_many(2)]
     messages, finish = context_of(queue).engine.messages, verb.removesuffix("_many")
     calls = iter([False, True])
@@ -200,7 +200,7 @@ def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
         return original(cursor, table, params)
 
     monkeypatch.setattr(engine.messages, "sweep", slow)
-    queue.push_many("x" * 10)
+    queue.push_many(["x"] * 10)
     for _ in range(10):
         claimed(queue)
         clock[0] += sweep.SWEEP_EVERY

@@ -55,7 +55,7 @@ def test_a_push_that_is_rolled_back_never_was(queue: Queue, caller: Caller, size
 
 
 def test_a_pop_that_is_rolled_back_gives_the_message_back(queue: Queue, caller: Caller) -> None:
-    ids = queue.push_many("abc")
+    ids = queue.push_many([*"abc"])
     claims = queue.pop_many(3, connection=caller.connection)
     assert ids_of(claims) == ids
     assert counts(queue) == {"ready": 3}
@@ -66,7 +66,7 @@ def test_a_pop_that_is_rolled_back_gives_the_message_back(queue: Queue, caller: 
 
 
 def test_a_pop_that_is_rolled_back_keeps_the_order(queue: Queue, caller: Caller) -> None:
-    first, _ = queue.push_many("ab")
+    first, _ = queue.push_many([*"ab"])
     assert claimed(queue, connection=caller.connection).id == first
     caller.rollback()
     assert claimed(queue).id == first
@@ -106,7 +106,7 @@ def test_finishing_belongs_to_the_transaction(queue: Queue, caller: Caller, verb
 
 
 def test_a_batch_belongs_to_the_transaction(queue: Queue, caller: Caller) -> None:
-    queue.push_many("abcd")
+    queue.push_many([*"abcd"])
     claims = queue.pop_many(4)
     queue.complete_many(claims[:2], connection=caller.connection)
     queue.release_many(claims[2:], connection=caller.connection)

@@ -142,7 +142,7 @@ def test_a_message_in_progress_of_a_queue_at_most_once_stays(
 
 def check_in_progress_stays(db: Database, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = db.create_queue("once", payload="text", delivery="at_most_once")
-    queue.push_many("abc", now=at(0))
+    queue.push_many([*"abc"], now=at(0))
     first, second, third = (claimed(queue, now=at(0)) for _ in range(3))
     first.complete(now=at(0))
     third.complete(now=at(0))

@@ -18,7 +18,7 @@ def check_every_subscription_gets_every_message(topic: Topic) -> None:
     """Also one that is made later; and what one does concerns no other one."""
     first = topic.push("a")
     early = [topic.subscribe("one"), topic.subscribe("two")]
-    ids = [first, *topic.push_many("bcd")]
+    ids = [first, *topic.push_many([*"bcd"])]
     late = topic.subscribe("three")
     got = [ids_of(each.pop_many(10)) for each in (*early, late)]
     assert got == [ids] * 3, "every subscription gets every message"
@@ -26,7 +26,7 @@ def check_every_subscription_gets_every_message(topic: Topic) -> None:
 
 def check_one_claim_one_consumer(topic: Topic, consumers: Sequence[Consumer]) -> None:
     """Consumers that pop at the same moment get different messages, and all of them."""
-    ids = topic.push_many("a" * (3 * len(consumers)))
+    ids = topic.push_many(["a"] * (3 * len(consumers)))
     with ThreadPoolExecutor(len(consumers)) as threads:
         claims: list[list[Claim]] = list(threads.map(lambda queue: queue.pop_many(3), consumers))
     assert sorted(id for batch in claims for id in ids_of(batch)) == ids, "each message goes to one consumer"
@@ -34,7 +34,7 @@ def check_one_claim_one_consumer(topic: Topic, consumers: Sequence[Consumer]) ->
 
 def check_a_message_given_several_times_is_one(topic: Topic, subscription: Consumer) -> None:
     """The sum and the number of the ids are those of the range, but two of its messages are not among them."""
-    topic.push_many("abc")
+    topic.push_many([*"abc"])
     batch = subscription.pop_many(3)
     subscription.complete_many([batch[1]] * 3)
     assert counts(subscription) == {"in_progress": 2, "finished": 1}, "what was not completed is in progress"
@@ -47,7 +47,7 @@ def check_nothing_is_claimed_after_a_lost_lease(topic: Topic, subscription: Cons
     topic.push("a")
     lost = claimed(subscription)
     lost.fail("no", retry=False)
-    topic.push_many("bcd")
+    topic.push_many([*"bcd"])
     before = counts(subscription)
     try:
         subscription.pop(completing=lost)
@@ -60,7 +60,7 @@ def check_nothing_is_claimed_after_a_lost_lease(topic: Topic, subscription: Cons
 
 def check_fence(topic: Topic, slow: Consumer, quick: Consumer) -> None:
     """A range whose lease has expired is finished by nobody: neither as a whole, nor in parts."""
-    topic.push_many("abc", now=at(0))
+    topic.push_many([*"abc"], now=at(0))
     old = slow.pop_many(3, lease=10, now=at(0))
     new = quick.pop_many(3, lease=10, now=at(10))
     assert ids_of(new) == ids_of(old)
@@ -72,7 +72,7 @@ def check_fence(topic: Topic, slow: Consumer, quick: Consumer) -> None:
 
 
 def check_a_failed_message_comes_back_alone(topic: Topic, subscription: Consumer) -> None:
-    topic.push_many("abc", now=at(0))
+    topic.push_many([*"abc"], now=at(0))
     batch = subscription.pop_many(3, now=at(0))
     assert batch[1].fail("no", retry_in=0, now=at(0)) == "ready", "it is ready at once"
     check_fenced(subscription, batch[1])
@@ -84,7 +84,7 @@ def check_a_failed_message_comes_back_alone(topic: Topic, subscription: Consumer
 
 def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Consumer) -> None:
     """Only what was not finished comes back, with the attempt counted, and its error."""
-    topic.push_many("abcdefg", now=at(0))
+    topic.push_many([*"abcdefg"], now=at(0))
     batch = subscription.pop_many(7, lease=10, now=at(0))
     subscription.complete_many([batch[1], batch[5]], now=at(5))
     batch[3].fail("no", retry=False, now=at(5))
@@ -110,7 +110,7 @@ def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Consumer)
 
 def check_poison_is_counted(topic: Topic, subscription: Consumer) -> None:
     """A message that kills every consumer is a dead letter after its last attempt; the others are not."""
-    topic.push_many("ab", now=at(0))
+    topic.push_many([*"ab"], now=at(0))
     attempts = subscription.definition.max_attempts
     for attempt in range(attempts):
         batch = subscription.pop_many(2, lease=10, now=at(10 * attempt))
@@ -139,14 +139,14 @@ def forged(claim: Claim, id: int) -> Claim:
 
 
 def check_a_token_is_for_its_own_messages(topic: Topic, subscription: Consumer) -> None:
-    topic.push_many("abcd")
+    topic.push_many([*"abcd"])
     mine, theirs = subscription.pop_many(2), subscription.pop_many(2)
     assert not_held(subscription, [forged(mine[0], theirs[0].id)]) == [theirs[0].id], "the token is that of another"
     assert counts(subscription) == {"in_progress": 4}
 
 
 def check_what_is_completed_twice_is_refused(topic: Topic, subscription: Consumer) -> None:
-    topic.push_many("abc")
+    topic.push_many([*"abc"])
     batch = subscription.pop_many(3)
     batch[1].complete()
     assert not_held(subscription, batch) == [batch[1].id], "it has left the range"
@@ -155,7 +155,7 @@ def check_what_is_completed_twice_is_refused(topic: Topic, subscription: Consume
 
 def check_a_claim_from_before_a_seek_is_fenced(topic: Topic, subscription: Subscription) -> None:
     """The same messages are in progress again, under another token."""
-    topic.push_many("abc")
+    topic.push_many([*"abc"])
     batch = subscription.pop_many(3)
     subscription.complete_many(batch)
     subscription.seek("beginning")
@@ -187,7 +187,7 @@ def check_a_seek_decides_about_every_message(topic: Topic, subscription: Subscri
 
 
 def check_a_seek_skips_what_was_moved_to_the_queue(topic: Topic, ordered: Subscription) -> None:
-    topic.push_many("abc", group="g")
+    topic.push_many([*"abc"], group="g")
     claimed(ordered).complete()  # with it, all are moved
     ordered.seek("end")
     assert ordered.lag().messages == 0, "nothing waits"
@@ -198,7 +198,7 @@ def check_a_seek_skips_what_was_moved_to_the_queue(topic: Topic, ordered: Subscr
 
 def check_a_seek_leaves_one_of_each_message(topic: Topic, subscription: Subscription) -> None:
     """A message that waits for a retry, and comes again, has one holder."""
-    ids = topic.push_many("ab")
+    ids = topic.push_many([*"ab"])
     first = subscription.pop_many(2)
     first[0].fail("no", retry_in=0)
     first[1].complete()
@@ -219,7 +219,7 @@ def sought_by_an_older_version(subscription: Subscription) -> None:
 
 def held_twice(topic: Topic, subscription: Subscription) -> tuple[Claim, list[Claim]]:
     """Claims of one message: apart, and in a range with another one. The lease of the range ends at 20."""
-    topic.push_many("ab", now=at(0))
+    topic.push_many([*"ab"], now=at(0))
     first = subscription.pop_many(2, now=at(0))
     first[0].fail("no", retry_in=0, now=at(0))
     first[1].complete(now=at(0))
@@ -383,7 +383,7 @@ def check_a_message_without_a_group_stops_nobody(place: Place, topic: Topic, ord
 
 def check_a_claim_waits_for_another_one(place: Place, topic: Topic, subscription: Consumer) -> None:
     """Even if the statement of that one has ended, and its commit has not."""
-    ids = topic.push_many("abcde")[1:]
+    ids = topic.push_many([*"abcde"])[1:]
     assert claimed(subscription).payload == "a"  # so the others have their offsets
     values = {"n": 2, "token": "0" * 32, "consumer": None, "lease": 60, "now": None, "all_holes": True}
     values |= {"held": None, "number": None, "sum": None}

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.quick
 def test_messages_apart_are_cancelled_for_this_subscription(
     topic: Topic, mail: Subscription, log: Subscription
 ) -> None:
-    first, second = topic.push_many("ab")
+    first, second = topic.push_many([*"ab"])
     for claim in mail.pop_many(2, now=at(0)):
         claim.fail("why", now=at(0))
     assert mail.cancel(first) == Cancellation(cancelled=(first,))
@@ -32,7 +32,7 @@ def test_messages_apart_are_cancelled_for_this_subscription(
 
 
 def test_messages_of_the_log_are_refused(topic: Topic, mail: Subscription) -> None:
-    first, second = topic.push_many("ab")
+    first, second = topic.push_many([*"ab"])
     claim = claimed(mail)
     assert claim.id == first
     for id in (first, second):

@@ -143,7 +143,7 @@ def test_many_subscriptions_come_and_go(db: Database, topic: Topic) -> None:
 
 
 def test_a_drop_of_one_leaves_the_others(db: Database, topic: Topic, mail: Subscription, log: Subscription) -> None:
-    topic.push_many("ab")
+    topic.push_many([*"ab"])
     claim = claimed(mail)
     db.subscription("events/mail").drop()
     refuses(QueueNotFound, mail.pop)
@@ -155,7 +155,7 @@ def test_a_drop_of_one_leaves_the_others(db: Database, topic: Topic, mail: Subsc
 
 
 def test_a_topic_made_again_has_nothing_of_the_old_one(db: Database, topic: Topic, mail: Subscription) -> None:
-    topic.push_many("ab")
+    topic.push_many([*"ab"])
     mail.pop()
     topic.drop()
     assert db.topics() == []
@@ -223,7 +223,7 @@ def test_a_schema(place: Place) -> None:
     try:
         topics = [each.open().create_topic("events", payload="text") for each in (place, other)]
         mails = [topic.subscribe("mail") for topic in topics]
-        topics[0].push_many("abc")
+        topics[0].push_many([*"abc"])
         topics[1].push("d")
         assert [[claim.payload for claim in mail.pop_many(10)] for mail in mails] == [[*"abc"], ["d"]]
         topics[0].drop()

@@ -48,7 +48,7 @@ def test_messages_come_in_order_with_all_that_was_pushed(db: Database, topic: To
 
 
 def test_pops_take_turns(topic: Topic, mail: Subscription) -> None:
-    ids = topic.push_many("abcdefg")
+    ids = topic.push_many([*"abcdefg"])
     assert [ids_of(mail.pop_many(n)) for n in (2, 1, 3, 5)] == [ids[:2], ids[2:3], ids[3:6], ids[6:]]
     assert mail.pop() is None
     assert mail.pop_many(5) == []
@@ -147,7 +147,7 @@ def test_a_subscription_has_no_verbs_that_push_take_or_move(mail: Subscription) 
 def test_lag_and_stats(topic: Topic, mail: Subscription) -> None:
     assert mail.lag() == Lag(0, None)
     assert counts(mail) == {}
-    topic.push_many("abcdef", now=at(0))
+    topic.push_many([*"abcdef"], now=at(0))
     assert mail.lag().messages == 6
     assert counts(mail) == {"ready": 6}
     assert mail.stats(now=at(60)).oldest_age == 60
@@ -169,13 +169,13 @@ def test_lag_and_stats(topic: Topic, mail: Subscription) -> None:
 
 
 def test_consume_and_receive(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abc")
+    topic.push_many([*"abc"])
     for number, message in enumerate(mail.consume(wait=0)):
         assert message.payload == "abc"[number]
         message.complete()
     assert counts(mail) == {"finished": 3}
     refuses(Empty, mail.receive(wait=0).__enter__)
-    topic.push_many("de")
+    topic.push_many([*"de"])
     with mail.receive() as message:
         assert message.payload == "d"
     with pytest.raises(ZeroDivisionError), mail.receive() as message:
@@ -184,7 +184,7 @@ def test_consume_and_receive(topic: Topic, mail: Subscription) -> None:
 
 
 def test_what_was_prefetched_is_released(topic: Topic, mail: Subscription) -> None:
-    ids = topic.push_many("abcdef")
+    ids = topic.push_many([*"abcdef"])
     with closing(cast(Generator[Claim], mail.consume(wait=0, prefetch=4))) as iteration:
         first, second = islice(iteration, 2)
         first.complete()

@@ -66,7 +66,7 @@ def test_a_subscription_that_holds_its_topic_back(db: Database) -> None:
     topic = db.create_topic("events", keep="consumed")
     topic.subscribe("mail")
     slow = topic.subscribe("slow")
-    topic.push_many("abc", now=ago(3))
+    topic.push_many([*"abc"], now=ago(3))
     db.subscription("events/mail").complete_many(db.subscription("events/mail").pop_many(3))
     slow.complete_many(slow.pop_many(1))
     (finding,) = found(db)
@@ -79,7 +79,7 @@ def test_a_subscription_that_holds_its_topic_back(db: Database) -> None:
 def test_a_subscription_with_many_messages_before_it(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = db.create_topic("events", keep="consumed")
     topic.subscribe("mail")
-    topic.push_many("abc")
+    topic.push_many([*"abc"])
     topic.subscriptions()
     db.subscription("events/mail").pop()
     monkeypatch.setattr(doctor, "MANY", 2)

@@ -27,7 +27,7 @@ def caller(request: pytest.FixtureRequest, place: Place, kind: Kind) -> Any:
 
 
 def test_a_whole_range(topic: Topic, mail: Subscription, log: Subscription) -> None:
-    topic.push_many("abc")
+    topic.push_many([*"abc"])
     batch = mail.pop_many(3)
     mail.complete_many(batch)
     assert counts(mail) == {"finished": 3}
@@ -39,7 +39,7 @@ def test_a_whole_range(topic: Topic, mail: Subscription, log: Subscription) -> N
 
 
 def test_parts_of_a_range_in_any_order(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abcdefg")
+    topic.push_many([*"abcdefg"])
     batch = mail.pop_many(7)
     mail.complete_many(batch[4:6])
     batch[0].complete()
@@ -51,7 +51,7 @@ def test_parts_of_a_range_in_any_order(topic: Topic, mail: Subscription) -> None
 
 
 def test_what_is_completed_twice_is_refused(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abcd")
+    topic.push_many([*"abcd"])
     batch = mail.pop_many(4)
     batch[1].complete()
     check_fenced(mail, batch[1])
@@ -67,7 +67,7 @@ def test_a_message_given_several_times_is_one(topic: Topic, mail: Subscription) 
 
 
 def test_messages_of_others_under_a_right_token(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abcdef")
+    topic.push_many([*"abcdef"])
     mine, theirs = mail.pop_many(3), mail.pop_many(2)
     for foreign in (theirs[0].id, theirs[-1].id + 1, 10**6, 0):
         for finish in FINISHING.values():
@@ -88,7 +88,7 @@ def test_a_token_of_another_subscription(topic: Topic, mail: Subscription, log: 
 
 
 def test_ranges_and_messages_apart_together(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abcdefgh", now=at(0))
+    topic.push_many([*"abcdefgh"], now=at(0))
     first, second = mail.pop_many(3, now=at(0)), mail.pop_many(3, now=at(0))
     first[0].fail("no", retry_in=1, now=at(0))
     first[1].fail("no", retry_in=1, now=at(0))
@@ -101,7 +101,7 @@ def test_ranges_and_messages_apart_together(topic: Topic, mail: Subscription) ->
 
 
 def test_in_a_transaction_of_the_callers(topic: Topic, mail: Subscription, caller: Caller) -> None:
-    topic.push_many("abcde")
+    topic.push_many([*"abcde"])
     whole, parts = mail.pop_many(2), mail.pop_many(3)
     for end, after in ((caller.rollback, {"in_progress": 5}), (caller.commit, {"finished": 3, "in_progress": 2})):
         mail.complete_many(whole, connection=caller.connection)
@@ -134,7 +134,7 @@ def test_completing_and_the_next_range(topic: Topic, mail: Subscription) -> None
 
 
 def test_completing_a_part_leaves_the_rest(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abcd")
+    topic.push_many([*"abcd"])
     first, second = mail.pop_many(2)
     third = claimed(mail, completing=first)
     assert third.payload == "c"
@@ -160,7 +160,7 @@ def test_a_failed_message_comes_back_alone(topic: Topic, mail: Subscription, log
 
 
 def test_back_off_and_the_dead_letter(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("ab", headers={"n": 1}, group="g", now=at(0))
+    topic.push_many([*"ab"], headers={"n": 1}, group="g", now=at(0))
     first, second = mail.pop_many(2, now=at(0))
     second.complete(now=at(0))
     assert first.fail("one", now=at(0)) == "scheduled"
@@ -191,7 +191,7 @@ def test_a_retry_in(topic: Topic, mail: Subscription, wait: Any) -> None:
 
 
 def test_no_retry(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("ab")
+    topic.push_many([*"ab"])
     first, second = mail.pop_many(2)
     assert first.fail("no", retry=False) == "dead"
     assert second.fail("no", retry=False, retry_in=5) == "dead"
@@ -201,7 +201,7 @@ def test_no_retry(topic: Topic, mail: Subscription) -> None:
 
 def test_one_attempt(topic: Topic) -> None:
     mail = topic.subscribe("mail", max_attempts=1)
-    topic.push_many("abc", now=at(0))
+    topic.push_many([*"abc"], now=at(0))
     first, *_ = mail.pop_many(3, lease=10, now=at(0))
     assert first.fail("no", retry_in=3, now=at(0)) == "dead"
     assert mail.pop(now=at(10)) is None, "the lease was the only attempt"
@@ -209,7 +209,7 @@ def test_one_attempt(topic: Topic) -> None:
 
 
 def test_dead_letters(topic: Topic, mail: Subscription) -> None:
-    ids = topic.push_many("abcd", now=at(0))
+    ids = topic.push_many([*"abcd"], now=at(0))
     for claim in mail.pop_many(4, now=at(0)):
         claim.fail("no", retry=False, now=at(0))
     assert ids_of(mail.dead()) == ids
@@ -228,7 +228,7 @@ def test_the_verbs_of_one_process_are_seen_by_the_pops_of_another(
 ) -> None:
     """At their next call: also if that process has looked for detached messages and found none."""
     other = place.open().subscription("events/mail")
-    topic.push_many("abc")
+    topic.push_many([*"abc"])
     first, second, third = mail.pop_many(3)
     assert other.pop() is None
     first.release()
@@ -246,7 +246,7 @@ def test_the_verbs_of_one_process_are_seen_by_the_pops_of_another(
 
 
 def test_released_messages_come_back_unworked(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abcd", now=at(0))
+    topic.push_many([*"abcd"], now=at(0))
     batch = mail.pop_many(4, now=at(0))
     mail.release_many(batch[:2], now=at(0))
     batch[2].release(delay=20, now=at(0))
@@ -285,7 +285,7 @@ def test_poison(topic: Topic, mail: Subscription) -> None:
 
 
 def test_a_lease_that_is_over_can_be_completed_until_another_pop(topic: Topic, mail: Subscription) -> None:
-    topic.push_many("ab", now=at(0))
+    topic.push_many([*"ab"], now=at(0))
     batch = mail.pop_many(2, lease=10, now=at(0))
     mail.complete_many(batch, now=at(100))
     assert counts(mail) == {"finished": 2}
@@ -293,7 +293,7 @@ def test_a_lease_that_is_over_can_be_completed_until_another_pop(topic: Topic, m
 
 def test_extend(topic: Topic, mail: Subscription) -> None:
     """It is the lease of the range: one message extends it for all."""
-    topic.push_many("abc", now=at(0))
+    topic.push_many([*"abc"], now=at(0))
     batch = mail.pop_many(3, lease=10, now=at(0))
     assert batch[1].extend(20, now=at(5)) == at(25)
     batch[0].complete(now=at(12))

@@ -338,7 +338,7 @@ def test_parts_of_what_was_in_flight(place: Place, kind: Kind, topic: Topic, mai
     """Several transactions end in another order than they began, and some ids of a hole are never used."""
     engine = place.sa_engine()
     opened = [engine.connect() for _ in range(5)]
-    ids = [topic.push_many("abc", connection=connection) for connection in opened]
+    ids = [topic.push_many([*"abc"], connection=connection) for connection in opened]
     last = topic.push("last")
     assert ids_of(mail.pop_many(100)) == [last]
     for place_of, commits in ((2, True), (0, False), (4, True), (1, True), (3, False)):

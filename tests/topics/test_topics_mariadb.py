@@ -57,8 +57,8 @@ def popped(subscription: Subscription) -> list[Any]:
 
 def test_a_hole_is_closed_when_nobody_fills_it(place: Place, topic: Topic, mail: Subscription) -> None:
     with open_transaction(place) as gone, open_transaction(place) as late:
-        topic.push_many("abc", connection=gone)
-        topic.push_many("de", connection=late)
+        topic.push_many([*"abc"], connection=gone)
+        topic.push_many([*"de"], connection=late)
         topic.push("f")
         assert popped(mail) == ["f"]
         assert holes(place) == [(1, 5)]
@@ -94,8 +94,8 @@ def test_offsets_that_another_session_gave_after_a_look(
         return found
 
     with open_transaction(place) as late:
-        topic.push_many("abc", connection=late)
-        topic.push_many("def")
+        topic.push_many([*"abc"], connection=late)
+        topic.push_many([*"def"])
         monkeypatch.setattr(mysql_topics, "sent", forestalled)
         with pytest.raises(DatabaseError, match="Duplicate") if mutated else nullcontext():
             one.run(MySQL.topics.sequence, {})
@@ -105,7 +105,7 @@ def test_offsets_that_another_session_gave_after_a_look(
 def test_a_young_hole_and_a_wide_one_stay(place: Place, topic: Topic, mail: Subscription) -> None:
     for n in (1, 1001):
         with open_transaction(place) as gone:
-            topic.push_many("a" * n, connection=gone)
+            topic.push_many(["a"] * n, connection=gone)
         topic.push("b")
     assert popped(mail) == ["b", "b"]
     context_of(topic).table.next_close = 0
@@ -133,7 +133,7 @@ def test_a_prepared_transaction_outlives_its_client(place: Place, topic: Topic, 
     pooled.detach()
     run = connection.cursor().execute
     run(f"xa start {xid}")
-    topic.push_many("abc", connection=connection)
+    topic.push_many([*"abc"], connection=connection)
     run(f"xa end {xid}")
     run(f"xa prepare {xid}")
     connection.close()
@@ -186,7 +186,7 @@ def test_a_claim_of_many_runs(place: Place, topic: Topic, mail: Subscription, lo
     expected: list[int] = []
     with open_transaction(place) as late:
         for _ in range(60):
-            expected += topic.push_many("a" * chance.choice([1, 2]))
+            expected += topic.push_many(["a"] * chance.choice([1, 2]))
             if chance.random() < 0.9:
                 (topic.push("lost", connection=late))
         late.rollback()
@@ -210,7 +210,7 @@ def test_a_claim_of_many_runs(place: Place, topic: Topic, mail: Subscription, lo
 def test_a_pump_of_more_runs_than_one_look(place: Place, db: Database, ordered: Subscription) -> None:
     topic = db.topic("orders")
     runs = PUMPED + LOOK + 5
-    topic.push_many("a" * (2 * runs), group="g")
+    topic.push_many(["a"] * (2 * runs), group="g")
     place.execute(f"delete from {place.table('orders')} where id % 2 = 0".replace("%", "%%"))  # noqa: S608
     got = 0
     while (claim := ordered.pop()) is not None and got < 3:
@@ -225,7 +225,7 @@ def test_a_pump_of_more_runs_than_one_look(place: Place, db: Database, ordered: 
 
 
 def test_a_completion_in_a_callers_transaction_locks_no_claim(place: Place, topic: Topic, mail: Subscription) -> None:
-    topic.push_many("a" * 30)
+    topic.push_many(["a"] * 30)
     first, second = mail.pop_many(1), mail.pop_many(3)
     with open_transaction(place) as connection:
         mail.complete_many(first, connection=connection)
@@ -238,7 +238,7 @@ def test_a_completion_in_a_callers_transaction_locks_no_claim(place: Place, topi
 
 
 def test_a_completion_with_a_snapshot_from_before_the_claim(place: Place, topic: Topic, mail: Subscription) -> None:
-    topic.push_many("abcdefg")
+    topic.push_many([*"abcdefg"])
     with open_transaction(place) as connection:
         connection.exec_driver_sql(f"select count(*) from {place.table('events')}").one()  # noqa: S608
         whole, part, again = mail.pop_many(2), mail.pop_many(2), mail.pop_many(3)
@@ -254,7 +254,7 @@ def test_ids_that_are_further_apart(place: Place, topic: Topic, mail: Subscripti
     """As in servers that replicate each other."""
     with open_transaction(place) as connection:
         connection.exec_driver_sql("set session auto_increment_increment = 3")
-        ids = topic.push_many("abc", connection=connection)
+        ids = topic.push_many([*"abc"], connection=connection)
         connection.commit()
     assert [ids[1] - ids[0], ids[2] - ids[1]] == [3, 3]
     topic.push("d")
@@ -270,7 +270,7 @@ def test_rows_that_close_holes_are_dropped_with_what_is_around_them(db: Database
     mail = topic.subscribe("mail")
     topic.push("before", now=at(0))
     with open_transaction(place) as gone:
-        topic.push_many("abc", connection=gone)
+        topic.push_many([*"abc"], connection=gone)
     topic.push("behind", now=at(0))
     with open_transaction(place) as late:
         topic.push("late", connection=late)

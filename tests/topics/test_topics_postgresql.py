@@ -32,7 +32,7 @@ def test_a_topic_goes_on_in_another_cluster(place: Place, topic: Topic, mail: Su
     ids = topic.push_many(map(str, range(300)))
     ordered = topic.subscribe("log")
     with place.sa_engine().connect() as connection:
-        topic.push_many("abc", connection=connection)
+        topic.push_many([*"abc"], connection=connection)
         last = topic.push("last")
         held = mail.pop_many(100)
         claimed(ordered).fail("no", retry=False)

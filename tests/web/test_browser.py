@@ -92,7 +92,7 @@ def test_a_batch_is_cancelled(page: Page, queues: Database) -> None:
     ids = []
     for payloads in ("ab", "cde"):
         with queue.batch() as batch:
-            batch.push_many(payloads)
+            batch.push_many([*payloads])
         ids.append(batch.id)
     claimed(queue)
     page.goto("/queues/work")

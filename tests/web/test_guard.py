@@ -240,7 +240,7 @@ def test_messages_are_cancelled(client: Client, queues: Database) -> None:
 def test_batches_are_cancelled(client: Client, queues: Database) -> None:
     queue, other = (queues.create_queue(name, batches=True) for name in ("letters", "other"))
     with queue.batch() as batch:
-        batch.push_many("ab")
+        batch.push_many([*"ab"])
     path = f"/queues/letters/batches/{batch.id}/cancel"
     form = {"csrf": client.csrf("/queues/letters")}
     assert client.post(path, {}).status == 403

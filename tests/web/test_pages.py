@@ -159,7 +159,7 @@ def test_a_message_is_shown_with_its_timeline(full: Client) -> None:
 
 def test_what_waits_for_others_is_shown(client: Client, queues: Database) -> None:
     queue = queues.create_queue("letters", dependencies=True)
-    first, second = queue.push_many("ab")
+    first, second = queue.push_many([*"ab"])
     id = queue.push("c", after=[first, second])
     for page in ("?state=scheduled", f"/{id}"):
         text = client.get(f"/queues/letters/messages{page}").text
@@ -169,7 +169,7 @@ def test_what_waits_for_others_is_shown(client: Client, queues: Database) -> Non
 
 def test_progress_is_shown(client: Client, queues: Database) -> None:
     queue = queues.create_queue("letters")
-    first, _ = queue.push_many("ab")
+    first, _ = queue.push_many([*"ab"])
     page = f"/queues/letters/messages/{first}"
     message = claimed(queue)
     claimed(queue)

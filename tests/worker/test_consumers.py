@@ -60,7 +60,7 @@ def test_whatever_a_handler_does(db: Database, queue: Queue, consumers: str) -> 
 def test_a_context_variable_is_set_for_one_call(
     db: Database, queue: Queue, consumers: str, timeout: float | None, batch: int | None
 ) -> None:
-    ids = queue.push_many("abcd")
+    ids = queue.push_many([*"abcd"])
     function = handlers.see_tenant_async if consumers == "tasks" else handlers.see_tenant
     of(function, timeout=timeout, batch=batch, **CONSUMERS[consumers][0]).run(db, drain=True)
     assert [errors(queue, id) for id in ids] == [["nobody"]] * 4
@@ -76,7 +76,7 @@ def test_a_context_variable_is_set_for_one_call(
     ],
 )
 def test_a_time_out_that_is_caught(db: Database, queue: Queue, function: Any, said: str) -> None:
-    ids = queue.push_many("ab")
+    ids = queue.push_many([*"ab"])
     of(function, timeout=0.05).run(db, drain=True)
     for id in ids:
         (error,) = errors(queue, id)
@@ -100,7 +100,7 @@ def test_async_handlers_that_turn_on_their_loop(
 
 
 def test_a_loop_that_is_kept_from_going_on_does_not_keep_the_worker(db: Database, queue: Queue) -> None:
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     begun, go = Event(), Event()
 
     async def block(message: Claim) -> None:
@@ -190,7 +190,7 @@ def test_fewer_consumers_than_queues_starve_none(db: Database, queue: Queue) -> 
     queue.push_many(["x"] * 10)
     with working(worker, db):
         until(lambda: counts(queue).get("finished", 0) > 100, "one queue has the consumer")
-        other.push_many("abc")
+        other.push_many([*"abc"])
         assert served.wait(PATIENCE)
 
 

@@ -124,7 +124,7 @@ def check_unfinished(db: Database, queue: Queue) -> None:
 
 def check_context(db: Database, queue: Queue) -> None:
     """What a handler sets in a context variable is not there for the next message."""
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     worker = Worker(maximum=1)
     worker.handler(queue.name)(handlers.see_tenant)
     worker.run(db, drain=True)

@@ -124,7 +124,7 @@ def test_a_worker_stops_while_the_server_is_down(
 ) -> None:
     monkeypatch.setattr(worker, "CLOSE_TIMEOUT", 0.1)
     queue = own_place.open().create_queue("work", lease=1)
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     begun, go = Event(), Event()
 
     def handle(message: Claim) -> None:

@@ -92,21 +92,21 @@ def test_a_process_that_cannot_start_ends_the_worker(
     if word == "wait":
         monkeypatch.setattr(processes, "START_TIMEOUT", 0.2)
     queue = db.create_queue("work", delivery=delivery)
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     assert REFUSALS[word] in refuses(HandlerFailed, of().run, db, drain=True).cause
     check_untouched(queue)
 
 
 def test_one_that_dies_at_the_start_is_replaced(db: Database, queue: Queue, trouble: Trouble) -> None:
     trouble("die once")
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     assert of().run(db, drain=True) == {"completed": 3}
     assert {message.attempts for message in queue.history()} == {1}
 
 
 def test_stop_does_not_wait_for_a_start(db: Database, queue: Queue, trouble: Trouble, tmp_path: Path) -> None:
     trouble("wait")
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     worker = of()
     with working(worker, db):
         until((tmp_path / "importing").exists, "a process starts")
@@ -135,7 +135,7 @@ def test_one_that_dies_in_the_middle_costs_its_message_alone(
     db: Database, queue: Queue, trouble: Trouble, word: str, code: int
 ) -> None:
     id = queue.push(word)
-    queue.push_many("ab")
+    queue.push_many([*"ab"])
     assert of(consumers=1).run(db, drain=True) == {"completed": 2, "scheduled": 1}
     assert [one.error for one in found(queue, id).errors] == [f"the process of the handler ended with exit code {code}"]
     assert nobody_is_left()
@@ -163,13 +163,13 @@ def test_what_cannot_be_sent_between_processes(db: Database, queue: Queue, troub
 
 
 def test_a_handler_that_another_process_would_not_find(db: Database, queue: Queue) -> None:
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     refuses(BadInput, of(reluctant.hidden).run, db, drain=True)
     check_untouched(queue)
 
 
 def test_a_script_that_runs_its_worker_when_it_is_imported(place: Place, queue: Queue, tmp_path: Path) -> None:
-    queue.push_many("abc")
+    queue.push_many([*"abc"])
     script = tmp_path / "script.py"
     script.write_text(f"""
 import tablequeue

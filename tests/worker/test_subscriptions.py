@@ -216,7 +216,7 @@ def assigned(claims: list[Claim]) -> list[Assignment]:
 
 
 def test_a_range_is_extended_once(events: Topic, mail: Subscription, extensions: Extensions) -> None:
-    events.push_many("abc")
+    events.push_many([*"abc"])
     assignments = assigned(mail.pop_many(3))
     now = monotonic()
     beat(mail, assignments)
@@ -227,7 +227,7 @@ def test_a_range_is_extended_once(events: Topic, mail: Subscription, extensions:
 def test_a_range_of_which_a_handler_has_finished_a_message_is_extended(
     events: Topic, mail: Subscription, extensions: Extensions
 ) -> None:
-    events.push_many("abc")
+    events.push_many([*"abc"])
     claims = mail.pop_many(3)
     assignments = assigned(claims)
     for assignment in assignments:
@@ -240,7 +240,7 @@ def test_a_range_of_which_a_handler_has_finished_a_message_is_extended(
 
 
 def test_of_a_lost_range_all_messages_are_lost(events: Topic, mail: Subscription, extensions: Extensions) -> None:
-    events.push_many("abc")
+    events.push_many([*"abc"])
     claims = mail.pop_many(3)
     assignments = assigned(claims)
     mail.release_many(claims)

@@ -85,7 +85,7 @@ def redrive(place: Place, queue: Queue) -> None:
 
 WAKES: dict[str, Callable[[Place, Queue], Any]] = {
     "push": lambda place, queue: queue.push("x"),
-    "push_many": lambda place, queue: queue.push_many("xyz"),
+    "push_many": lambda place, queue: queue.push_many([*"xyz"]),
     "push_many of many": lambda place, queue: queue.push_many(["x"] * 1500),
     "push_many with options": lambda place, queue: queue.push_many([NewMessage("x", key="k")]),
     "push in a transaction": push_in_a_transaction,
@@ -127,7 +127,7 @@ def test_what_is_given_back_wakes(place: Place, queue: Queue, long_pauses: None,
 def test_the_next_of_a_group_wakes(place: Place, db: Database, long_pauses: None) -> None:
     """It becomes ready when another process completes the message before it."""
     queue = db.create_queue("teams", payload="text", groups=True, lease=3600)
-    queue.push_many("xy", group="a")
+    queue.push_many([*"xy"], group="a")
     other = place.open().queue("teams")
     claim = claimed(other)
     with waiting(queue):
@@ -219,7 +219,7 @@ def test_a_push_in_a_transaction_that_is_prepared(
 
 def test_all_waiting_consumers_are_woken(place: Place, queue: Queue, long_pauses: None) -> None:
     with waiting(queue), waiting(place.open().queue("work")), waiting(place.open().queue("work")):
-        place.open().queue("work").push_many("xyz")
+        place.open().queue("work").push_many([*"xyz"])
 
 
 def test_a_message_that_is_due_later_is_waited_for(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
         return found
 
     queue.push("x")
-    queue.push_many("xy")
+    queue.push_many([*"xy"])
     assert notified() == 0
     other = place.open().queue("work")
     while claim := queue.pop():

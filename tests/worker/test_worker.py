@@ -135,7 +135,7 @@ def test_batches(db: Database, queue: Queue, processes: bool) -> None:
 
 @every_kind_of_consumers
 def test_a_call_that_takes_too_long_has_failed(db: Database, queue: Queue, consumers: str) -> None:
-    ids = queue.push_many("ab")
+    ids = queue.push_many([*"ab"])
     options, _, never_end = CONSUMERS[consumers]
     of(never_end, timeout=0.05, **options).run(db, drain=True)
     for id in ids:

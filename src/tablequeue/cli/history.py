@@ -7,6 +7,7 @@ import click
 from tablequeue.cli.commands import Group, Settings, confirm, report, yes
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT, Age
+from tablequeue.verbs.readable import duration
 
 
 @click.group(cls=Group)
@@ -43,5 +44,7 @@ def purge(settings: Settings, queue: str, older_than: float, yes: bool) -> None:
     A queue that was created with --history SECONDS does this by itself, at its claims.
     """
     with settings.consumer(queue) as source:
-        confirm(yes, f"Delete every message of the history of {queue!r} that ended {older_than:,g} s ago or before?")
+        confirm(
+            yes, f"Delete every message of the history of {queue!r} that ended {duration(older_than)} ago or before?"
+        )
         report(settings, "purged", source.purge_history(older_than))

@@ -56,6 +56,9 @@ class Encoded:
 
 NOTHING = Options(None, None, None, None, None)
 
+# What can be iterated and is one payload.
+_ONE = (str, bytes, bytearray, memoryview, Mapping, NewMessage)
+
 # The options that some queues refuse.
 REFUSED: Ways[tuple[tuple[str, ...], Refusal]] = Ways(
     {
@@ -186,6 +189,7 @@ def encode(context: Context, messages: Iterable[Any], options: Options, now: dat
 
     And no transaction is open while the caller's iterable works.
     """
+    check_several(messages)
     params = _call(context, now) | _options(context, options)
     dump = context.codec.dump
     payloads: list[str | bytes] = []
@@ -330,6 +334,16 @@ def _merged(message: NewMessage, options: Options) -> Options:
         expires=options.expires if message.expires is None else message.expires,
         unique_for=options.unique_for if message.unique_for is None else message.unique_for,
     )
+
+
+def check_several(messages: Iterable[Any]) -> None:
+    """Refuse what is one payload, or a table: its keys, letters or names of columns would be pushed."""
+    kind = type(messages).__name__
+    if isinstance(messages, _ONE) or kind == "DataFrame" or not hasattr(messages, "__iter__"):
+        raise BadInput(
+            f"The payloads are one {kind}, and no list of payloads.",
+            "Give a list, or another iterable, of them; push one payload with push.",
+        )
 
 
 def check_priority(queue: Defined, priority: int) -> None:
