@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -198,6 +199,40 @@ def test_a_lost_checkpoint_loses_nothing_and_doubles_one_batch(spark: Any, small
     for sink, found in sinks.contents(spark).items():
         assert found == Counter([*range(5), *range(8)]), sink
     assert counts(small.queue("raw")) == {"finished": 8}
+
+
+@pytest.mark.parametrize("arrow", ["true", "false"])
+def test_a_value_that_does_not_fit_fails_its_own_message(
+    spark: Any, small: Database, tmp_path: Path, arrow: str
+) -> None:
+    raw = small.create_queue("raw")
+    values = [1.5, 2, "12", "twelve", 1 << 80, {"a": 1}, "exit"]
+    raw.push_many(values)
+
+    def total(payload: str) -> Any:
+        found = json.loads(payload)
+        return sys.exit(3) if found == "exit" else found
+
+    pipeline = pipeline_of(small)
+
+    @pipeline.stage(FromQueue("raw"), ToParquet(f"{tmp_path}/lake"))
+    def keep(messages: DataFrame) -> DataFrame:
+        tried = attempt(total, "double")("payload")
+        return messages.withColumn("tried", tried).selectExpr("id", "tried.value", "tried.error")
+
+    spark.conf.set("spark.sql.execution.pythonUDF.arrow.enabled", arrow)
+    try:
+        run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    finally:
+        spark.conf.unset("spark.sql.execution.pythonUDF.arrow.enabled")
+    rows = spark.read.parquet(f"{tmp_path}/lake").orderBy("id").collect()
+    assert [row.value for row in rows] == [1.5, 2.0, 12.0, float(1 << 80)]
+    text, other, left = raw.dead()
+    assert text.errors[-1].error == (
+        f"TypeError: total returned 'twelve', for message {text.id}, which does not fit the type double."
+    )
+    assert f"{{'a': 1}}, for message {other.id}, which" in other.errors[-1].error
+    assert "SystemExit: 3" in left.errors[-1].error
 
 
 def test_a_message_that_fails_in_one_row_is_in_no_sink(spark: Any, small: Database, tmp_path: Path) -> None:

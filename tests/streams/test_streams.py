@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Consumer, Database, NewMessage, Queue
-from tablequeue.bulk import arrow, stream
+from tablequeue.bulk import arrow, failures, stream
 from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
@@ -126,6 +126,34 @@ def check_long_failures(queue: Queue) -> None:
     stream.fail(queue, "lake", {run.batch(1)[1][0]: "x" * 3_000_000})
     run.complete(1, now=at(2))
     assert len(queue.dead()[0].errors[0].error) <= LONGEST_ERROR
+
+
+def test_the_errors_of_a_whole_batch_fit_a_packet(db: Database) -> None:
+    """A bad release of a stage fails every message, each with a traceback of its own: 24 MB in all."""
+    queue = filled(db, 3000)
+    run = Stream(queue, "lake")
+    run.advance(0, 3000, now=at(1))
+    _, ids = run.batch(1)
+    quotes = '"\n' * 4000
+    stream.fail(queue, "lake", {id: quotes + f"é no number: {id}" for id in ids})
+    stream.fail(queue, "lake", {ids[0]: "the last one wins"})
+    run.complete(1, now=at(2))
+    errors = {letter.id: letter.errors[0].error for letter in queue.dead(3000)}
+    assert errors.pop(ids[0]) == "the last one wins"
+    assert len(errors) == 2999
+    assert all(error.endswith(f"é no number: {id}") for id, error in errors.items())
+
+
+def test_errors_of_any_number_of_messages_are_one_short_text() -> None:
+    errors = {id: "\x01" * 50 + f"{id}" for id in range(100_000)}
+    text = failures.dump(errors)
+    assert len(json.dumps(text).encode()) < 16 << 20, "as a value in a statement"
+    loaded = failures.load(text)
+    assert loaded.keys() == errors.keys()
+    assert loaded[7] == errors[7]
+    assert loaded[99_999].startswith("One of 100000 errors")
+    few = {1: "no number", 2: "x" * 7000, 3: "no number"}
+    assert failures.load(failures.dump(few)) == few
 
 
 def check_one_batch_is_open(queue: Queue) -> None:

@@ -8,7 +8,6 @@ has the epoch of the last run, and an older run that wakes up is refused.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
+from tablequeue.bulk import failures
 from tablequeue.consumer import Consumer
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -25,7 +25,6 @@ from tablequeue.engines.rows import StreamRow
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.ext import context_of
-from tablequeue.model.message import error_text
 from tablequeue.verbs.after import ENDED, LEFT, follow
 from tablequeue.verbs.context import Context, Params, count
 from tablequeue.verbs.push import check_text
@@ -163,7 +162,7 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
     """Note that messages of the open batch of a stream cannot be processed: by id, why.
 
     They become dead letters when the batch is completed. Until then they are read with it again. Idempotent; the last
-    error wins. `BadInput` for a message that is not in the open batch.
+    error wins. If many fail, of each error the end is kept; see `tablequeue.bulk.failures`. `BadInput` for a message that is not in the open batch.
     """
     context, engine = context_of(queue), context_of(queue).engine
 
@@ -176,8 +175,8 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
                 f"Message {min(unknown)} is not in the open batch of the stream {name!r}.",
                 "Give the ids that the batch was read with.",
             )
-        failures = json.dumps(json.loads(row.failures) | {str(id): error_text(error) for id, error in errors.items()})
-        values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": failures}
+        noted = failures.dump(failures.load(row.failures) | errors)
+        values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": noted}
         engine.streams.stream_set(cursor, table, params | values)
 
     _find(context, name)
@@ -281,13 +280,13 @@ def _complete(
         meanwhile()
         under = params | {"token": row.token}
         ids = claimed.ids_of(engine, cursor, table, under)
-        failures: Mapping[str, str] = json.loads(row.failures)
+        failed = failures.load(row.failures)
         by_error: dict[str, dict[int, float]] = defaultdict(dict)
-        for id, error in failures.items():
-            by_error[error][int(id)] = 0
+        for id, error in failed.items():
+            by_error[error][id] = 0
         for error, delays in by_error.items():
             engine.messages.fail(cursor, table, under | engine.failing(delays) | {"error": error, "max_attempts": 0})
-        done = [id for id in ids if str(id) not in failures]
+        done = [id for id in ids if id not in failed]
         if done:
             engine.messages.complete_stream(cursor, table, under | {"ids": engine.dump_ids(done)})
         _set_completed(engine, cursor, table, params, upto)

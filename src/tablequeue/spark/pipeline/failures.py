@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -13,29 +12,41 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tablequeue.errors import BadInput
 from tablequeue.model.message import error_text
+from tablequeue.spark.pipeline.values import DoesNotFit, fit
 
 ERROR = "error"
 # The name under which Spark reports the failed messages of a batch.
 OBSERVED = "tablequeue"
+# What an error says of a value: a function does not know the message that it is called for.
+UNFIT = ", for this message, which does not fit"
 
 
 def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[..., Column]:
     """Return `function` as a UDF that does not fail. Its result is a struct of `value` and `error`.
 
-    `error` is the traceback as text if the function raises, and null otherwise. `returns` is the type of the value, as
-    for `udf`.
+    `error` is null, or a text: the traceback if the function raises, and otherwise the value and the type, if what it
+    returned does not fit. `returns` is the type of the value, as for `udf`; docs/pipelines.md lists what fits.
     """
-
-    def tried(*values: Any) -> tuple[Any, str | None]:
-        try:
-            return function(*values), None
-        except Exception as error:
-            own = error.__traceback__.tb_next if error.__traceback__ else None
-            return None, error_text("".join(traceback.format_exception(type(error), error, own)))
+    name = getattr(function, "__name__", type(function).__name__)
 
     def column(*columns: Column | str) -> Column:
         # Not earlier: a session must run to parse a type that is given as text.
         kind = DataType.fromDDL(returns) if isinstance(returns, str) else returns
+        fitted = fit(kind)
+
+        def tried(*values: Any) -> tuple[Any, str | None]:
+            try:
+                return fitted(function(*values)), None
+            except DoesNotFit as unfit:
+                place = f" at {unfit.place}" if unfit.place else ""
+                told = f"{name} returned{place} {unfit.shown}{UNFIT} the type {unfit.kind.simpleString()}."
+                return None, error_text(f"TypeError: {told}")
+            except BaseException as error:  # also of asyncio, or a call of sys.exit
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                own = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+                return None, error_text(own)
+
         result = StructType([StructField("value", kind), StructField(ERROR, StringType())])
         return f.udf(tried, result)(*columns)
 
@@ -75,6 +86,8 @@ def split(rows: DataFrame) -> tuple[DataFrame, dict[int, str]]:
     if ERROR not in rows.columns:
         return rows, {}
     failed = rows.where(f.col(ERROR).isNotNull()).select("id", f.col(ERROR).cast("string"))
-    errors = {row[0]: row[1] for row in failed.collect()}
+    errors = {
+        row[0]: row[1].replace(UNFIT, UNFIT.replace("this message", f"message {row[0]}")) for row in failed.collect()
+    }
     good = rows.where(f.col(ERROR).isNull()).drop(ERROR)
     return (good.join(failed.select("id"), "id", "left_anti") if errors else good), errors
