@@ -123,7 +123,7 @@ def test_the_sql_does_the_same(place: Place, kind: Kind) -> None:
         upgrade(op)  # nothing: the definitions are the same
     shell.run(sql_of(kind, downgrade))
     assert place.open().queues() == place.open().topics() == []
-    assert names_of(place) == {"tq__dropped", "tq__paused"}
+    assert names_of(place) == {"tq__dropped", "tq__identity", "tq__paused"}
     forget_dropped(place)
     with migrating(place) as op:
         upgrade(op)

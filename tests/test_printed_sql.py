@@ -170,7 +170,7 @@ def test_create_and_drop(shell: Shell, design: str) -> None:
     printed = indexes_of(shell.place)
     shell.run(*(shell.printed("drop", *words, queue=name) for name, words in options.items()))
     assert database.queues() == []
-    assert names_of(shell.place) == {"tq__dropped", "tq__paused"}
+    assert names_of(shell.place) == {"tq__dropped", "tq__identity", "tq__paused"}
     forget_dropped(shell.place)
     for name, definition in definitions.items():
         database.create_queue(name, **definition)
@@ -204,7 +204,7 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
             shell.sql(operation, *options)
         use(elsewhere.open().create_queue("work", **DESIGNS[design]))
         shell.sql("drop", *options)
-        assert names_of(elsewhere) == {"tq__schedules", "tq__dropped", "tq__paused"}
+        assert names_of(elsewhere) == {"tq__schedules", "tq__dropped", "tq__identity", "tq__paused"}
         assert names_of(shell.place) == set()
     finally:
         elsewhere.execute((shell.kind.drop_schema or "").format(schema))
@@ -288,7 +288,7 @@ def test_create_and_drop_a_topic(shell: Shell, payload: Any, ordered: bool) -> N
     message.complete()
     printed = indexes_of(shell.place)
     shell.run(shell.printed("drop", *mail, queue="events/mail"), shell.printed("drop", *topic, queue="events"))
-    assert (database.topics(), names_of(shell.place)) == ([], {"tq__dropped", "tq__paused"})
+    assert (database.topics(), names_of(shell.place)) == ([], {"tq__dropped", "tq__identity", "tq__paused"})
     forget_dropped(shell.place)
     database.create_topic("events", payload=payload, groups=True).subscribe("mail", ordered=ordered)
     assert indexes_of(shell.place) == printed
@@ -337,7 +337,7 @@ def test_procedures_and_grants(shell: Shell, design: str) -> None:
             shell.place.execute(statement)
         shell.place.execute(f"drop role {role}")
     shared = {"tq__batches", "tq__batch_counts", "tq__dependencies"} if features else set()
-    assert names_of(shell.place) == {"tq__dropped", "tq__paused"} | shared
+    assert names_of(shell.place) == {"tq__dropped", "tq__identity", "tq__paused"} | shared
 
 
 @only("postgresql", "sqlite", "mariadb")

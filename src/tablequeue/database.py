@@ -211,6 +211,23 @@ class Database:
         """
         catalogue.rename(self._runner, old, new)
 
+    def identity(self) -> str:
+        """Return the identity of the database, or of the schema given to `connect`: 32 hexadecimal digits.
+
+        It is made once, with the first queue, and stays the same under another URL, and after a dump and a restore. A
+        checkpoint of Spark, an archive and the lake of reports have it, and are refused by any other database.
+        `QueueNotFound` if there never was a queue.
+        """
+        return catalogue.identity(self._runner)
+
+    def renew_identity(self) -> str:
+        """Declare the database a copy, which goes on by itself: give it another identity, and return that.
+
+        Call it in a copy before anything reads its queues, for example in a copy of production for staging. Checkpoints
+        and archives of the original are then refused here. A crash leaves the old identity, or the new one.
+        """
+        return catalogue.renew_identity(self._runner)
+
     def has_schema(self) -> bool:
         """Whether the schema given to `connect` is there; True if none was. The first `create_queue` makes it."""
         return catalogue.has_schema(self._runner)

@@ -55,5 +55,6 @@ COMMANDS = [
     "stream list work",
     "stream release work lake",
     "upgrade",
+    "database identity",
     "work tests.worker.handlers:never_end --queue work --drain",
 ]

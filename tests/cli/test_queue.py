@@ -180,3 +180,12 @@ def test_pause_and_resume(run: Run) -> None:
     assert run("queue", "resume", "work").stdout == "work resumed\n"
     assert "paused" not in run("stats", "work").stdout
     run("pop", "work")
+
+
+def test_the_identity_of_the_database(run: Run, db: Database) -> None:
+    db.create_queue("emails")
+    before = db.identity()
+    assert run("database", "identity").output == f"{before}\n"
+    (renewed,) = lines(run("database", "identity", "--renew", "--json"))
+    assert renewed == {"identity": db.identity()}
+    assert renewed["identity"] != before

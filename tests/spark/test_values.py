@@ -80,26 +80,30 @@ def test_a_value_that_keeps_its_meaning_is_converted(kind: t.DataType, value: An
     assert str(found) == str(expected), "digits and zones"
 
 
+def each(kind: t.DataType, *values: Any) -> list[tuple[t.DataType, Any]]:
+    return [(kind, value) for value in values]
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        *[(t.DoubleType(), value) for value in ("twelve", "", " 1", "nan", "1_0", "1e400", True, (1 << 53) + 1, b"1")],
-        *[(t.DoubleType(), value) for value in ([], 10**400, Decimal("nan"), "१")],
-        *[(t.FloatType(), value) for value in (1e39, (1 << 24) + 1, "x")],
-        *[(t.IntegerType(), value) for value in (1 << 40, 1.5, "1.0", True, float("nan"), float("inf"), "9" * 30)],
-        *[(t.IntegerType(), value) for value in (Decimal("1e999999"), Decimal("1.5"), 1j)],
+        *each(t.DoubleType(), "twelve", "", " 1", "nan", "1_0", "1e400", True, (1 << 53) + 1, b"1"),
+        *each(t.DoubleType(), [], 10**400, Decimal("nan"), "१"),
+        *each(t.FloatType(), 1e39, (1 << 24) + 1, "x"),
+        *each(t.IntegerType(), 1 << 40, 1.5, "1.0", True, float("nan"), float("inf"), "9" * 30),
+        *each(t.IntegerType(), Decimal("1e999999"), Decimal("1.5"), 1j),
         (t.ByteType(), 128),
-        *[(t.DecimalType(5, 2), value) for value in ("1.001", 1000, "x", float("nan"), True, Decimal("1e9999"))],
-        *[(t.StringType(), value) for value in ("\ud800", b"x", {}, ["x"], date(2026, 1, 1))],
-        *[(t.BinaryType(), value) for value in ("x", 5, [1])],
-        *[(t.BooleanType(), value) for value in (1, 0, "true")],
-        *[(t.DateType(), value) for value in ("2026-1-1", "2026-02-30", datetime(2026, 1, 1), 5, pd.NaT)],
-        *[(t.TimestampType(), value) for value in (5, "2026-01-01", "2026-01-01T00:00", date(2026, 1, 1), pd.NaT)],
+        *each(t.DecimalType(5, 2), "1.001", 1000, "x", float("nan"), True, Decimal("1e9999")),
+        *each(t.StringType(), "\ud800", b"x", {}, ["x"], date(2026, 1, 1)),
+        *each(t.BinaryType(), "x", 5, [1]),
+        *each(t.BooleanType(), 1, 0, "true"),
+        *each(t.DateType(), "2026-1-1", "2026-02-30", datetime(2026, 1, 1), 5, pd.NaT),
+        *each(t.TimestampType(), 5, "2026-01-01", "2026-01-01T00:00", date(2026, 1, 1), pd.NaT),
         (t.TimestampType(), datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5)))),
-        *[(t.TimestampNTZType(), value) for value in (datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01", 5)],
+        *each(t.TimestampNTZType(), datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01", 5),
         (t.ArrayType(t.IntegerType()), "12"),
         (t.ArrayType(t.IntegerType(), containsNull=False), [None]),
-        *[(t.MapType(t.StringType(), t.LongType()), value) for value in ({None: 1}, {"1": 1, 1: 2}, [("a", 1)])],
+        *each(t.MapType(t.StringType(), t.LongType()), {None: 1}, {"1": 1, 1: 2}, [("a", 1)]),
         *[(LINE, value) for value in ({"price": 1}, (1,), "ab", 5, UserDict(price=1))],
         (t.IntegerType(), Unshown()),
         (t.NullType(), 1),

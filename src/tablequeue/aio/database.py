@@ -136,6 +136,14 @@ class AsyncDatabase:
         """Give a queue, a topic or a subscription another name; see `Database.rename`."""
         await self._threads.run(partial(self._own.rename, old, new))
 
+    async def identity(self) -> str:
+        """Return the identity of the database; see `Database.identity`."""
+        return await self._threads.run(self._own.identity)
+
+    async def renew_identity(self) -> str:
+        """Declare the database a copy, which goes on by itself; see `Database.renew_identity`."""
+        return await self._threads.run(self._own.renew_identity)
+
     async def has_schema(self) -> bool:
         """Whether the schema that `connect` was given is there; see `Database.has_schema`."""
         return await self._threads.run(self._own.has_schema)

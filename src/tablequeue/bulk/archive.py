@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from tablequeue.bulk import folder
 from tablequeue.bulk.arrow import Range, batch_of, bounds, columns
-from tablequeue.bulk.folder import MOVE_AWAY, Owner, identity
+from tablequeue.bulk.folder import MOVE_AWAY, Owner
+from tablequeue.bulk.identity import identity_of
 from tablequeue.bulk.tables import need
 from tablequeue.consumer import Consumer
 from tablequeue.engines.columns import COLUMNS
@@ -117,8 +118,8 @@ def archive(
 
 def owner(queue: Consumer) -> Owner:
     """Return what an archive says about the queue whose messages it has."""
-    context = context_of(queue)
-    return Owner(identity(context.runner.sa_engine, context.engine.schema), queue.name, context.table.table_name)
+    identity = identity_of(queue)
+    return Owner(identity.database, queue.name, identity.table)
 
 
 def schema(queue: Consumer) -> pa.Schema:

@@ -22,7 +22,6 @@ from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import sqlalchemy as sa
 
 from tablequeue.errors import ArchiveRefused, BadInput
 
@@ -34,7 +33,7 @@ _FILE = re.compile(r"messages-(\d{8,})\.parquet")
 
 
 class Owner(NamedTuple):
-    """Whose messages an archive has. Names of queues are given again, those of tables are not: see ADR 64."""
+    """Whose messages an archive has: of which database, by its identity, and of which queue. See `bulk.identity`."""
 
     database: str
     queue: str
@@ -61,14 +60,6 @@ class File(NamedTuple):
             raise unreadable(self.path, error) from None
 
 
-def identity(engine: sa.Engine, schema: str | None) -> str:
-    """Identify a database: by its URL, without the parts that may change, and the schema."""
-    url = engine.url.set(password=None, query={})
-    if url.database and Path(url.database).is_file():
-        url = url.set(database=str(Path(url.database).resolve()))
-    return f"{url} {schema}" if schema else str(url)
-
-
 def owner_of(folder: Path) -> Owner | None:
     """Return whose archive the folder is; None if it is none."""
     path = folder / OWNER
@@ -93,9 +84,9 @@ def check_owner(found: Owner, owner: Owner, place: Path | str, said_in: Path | s
     """Refuse the archive of another queue or database."""
     if not found.has_same(owner):
         raise BadInput(
-            f"{place} has the messages of the queue {found.queue!r} (table {found.table}) of {found.database}, not "
-            f"those of {owner.queue!r} (table {owner.table}) of {owner.database}.",
-            f"Name another place; if it is the same database under a new URL, correct {said_in}.",
+            f"{place} has the messages of the queue {found.queue!r} (table {found.table}) of the database with the "
+            f"identity {found.database}, not those of {owner.queue!r} (table {owner.table}) of {owner.database}.",
+            f"Name another place; if the database was declared a copy by mistake, correct {said_in}.",
         )
 
 

@@ -60,13 +60,18 @@ class Stream:
         self.name = name
         self.epoch, self.found = _begin(context_of(queue), name)
         """`found`: the state that the run before left."""
+        self.token: str | None = None
+        """The token of the open batch that `advance` returned last."""
         self._claimed = _NOTHING
 
-    def advance(self, upto: int, n: int, *, last_id: int | None = None, now: datetime | None = None) -> int:
+    def advance(
+        self, upto: int, n: int, *, token: str | None = None, last_id: int | None = None, now: datetime | None = None
+    ) -> int:
         """Complete batch `upto`, which is safe, with all before it, and claim up to `n` messages as the next batch.
 
         Return the number of the last batch: `upto + 1`, or `upto` if there was nothing to claim. A batch that is open
-        already is handed out again, as it is. `last_id` leaves messages with higher ids to later batches.
+        already is handed out again, as it is. `last_id` leaves messages with higher ids to later batches. `token` is
+        that of batch `upto`: `StreamRefused` if the batch of this number is another one, as in a copy of the database.
         """
         context = context_of(self.queue).current()
         params = _params(context, self.name, now) | {"n": count(n, "n"), "high": last_id, "consumer": self.name}
@@ -78,17 +83,21 @@ class Stream:
                 if "overlapped" in context.table.plan.met and not beside:  # a completion may be tried again
                     beside.append(thread.submit(claim))
 
-            is_open = self._complete(upto, now, meanwhile)
-        if is_open or (beside and _result(beside[0]) > upto):
+            self.token = self._complete(upto, now, meanwhile, token)
+        if self.token is not None:
             return upto + 1
-        return claim()
+        last = upto + 1 if beside and _result(beside[0]) > upto else claim()
+        self.token = self._claimed.token if last > upto else None
+        return last
 
     def complete(self, upto: int, *, now: datetime | None = None) -> None:
         """Complete batch `upto`, which is safe, with all before it. Those of it that failed become dead letters."""
         self._complete(upto, now)
 
-    def batch(self, number: int) -> tuple[str, list[int]]:
+    def batch(self, number: int, token: str | None = None) -> tuple[str, list[int]]:
         """Return the token and the ids of the open batch, to read it by; `StreamRefused` if that is not `number`.
+
+        `token` is that of the batch, as for `advance`.
 
         They are the same until the stream advances. A run that was fenced after it claimed the batch may still ask: a
         pipeline that stops fences its queries, and they are to end what they have begun. Reading changes nothing.
@@ -103,12 +112,20 @@ class Stream:
                     "already.",
                     "Go on from the latest checkpoint, or use a new one.",
                 )
+            _check_token(self.name, number, row.token, token)
             return row.token, self._claimed.ids_of(engine, cursor, table, params | {"token": row.token})
 
         return context.run(look, _params(context, self.name, None))
 
-    def _complete(self, upto: int, now: datetime | None, meanwhile: Callable[[], object] = lambda: None) -> bool:
-        return _complete(context_of(self.queue).current(), self.name, self.epoch, upto, now, self._claimed, meanwhile)
+    def _complete(
+        self,
+        upto: int,
+        now: datetime | None,
+        meanwhile: Callable[[], object] = lambda: None,
+        token: str | None = None,
+    ) -> str | None:
+        context = context_of(self.queue).current()
+        return _complete(context, self.name, self.epoch, upto, now, self._claimed, meanwhile, token)
 
     def _claim(self, upto: int, params: Params, now: datetime | None) -> int:
         """Claim the batch after `upto`, and return the number of the last batch.
@@ -162,7 +179,8 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
     """Note that messages of the open batch of a stream cannot be processed: by id, why.
 
     They become dead letters when the batch is completed. Until then they are read with it again. Idempotent; the last
-    error wins. If many fail, of each error the end is kept; see `tablequeue.bulk.failures`. `BadInput` for a message that is not in the open batch.
+    error wins. If many fail, the end of each error is kept; see `tablequeue.bulk.failures`. `BadInput` for a message
+    that is not in the open batch.
     """
     context, engine = context_of(queue), context_of(queue).engine
 
@@ -175,7 +193,7 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
                 f"Message {min(unknown)} is not in the open batch of the stream {name!r}.",
                 "Give the ids that the batch was read with.",
             )
-        noted = failures.dump(failures.load(row.failures) | errors)
+        noted = failures.dump(failures.load(row.failures) | {**errors})
         values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": noted}
         engine.streams.stream_set(cursor, table, params | values)
 
@@ -183,10 +201,13 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
     context.run(note, _params(context, name, None))
 
 
-def complete(queue: Consumer, name: str, upto: int) -> None:
-    """Complete the batches of a stream that does not run, and whose checkpoint says that they are safe."""
+def complete(queue: Consumer, name: str, upto: int, token: str | None = None) -> None:
+    """Complete the batches of a stream that does not run, and whose checkpoint says that they are safe.
+
+    `token` is that of batch `upto`, as for `Stream.advance`.
+    """
     _find(context_of(queue), name)
-    _complete(context_of(queue), name, None, upto, None)
+    _complete(context_of(queue), name, None, upto, None, token=token)
 
 
 def release(queue: Consumer, name: str) -> int:
@@ -254,14 +275,16 @@ def _complete(
     now: datetime | None,
     claimed: _Claimed = _NOTHING,
     meanwhile: Callable[[], object] = lambda: None,
-) -> bool:
-    """Complete the batches up to `upto`; return whether a later one is open. Without an epoch no run is checked.
+    token: str | None = None,
+) -> str | None:
+    """Complete the batches up to `upto`; return the token of a later one that is open. Without an epoch no run is
+    checked.
 
     `meanwhile` is called under the lock of the stream's row, if there is something to complete.
     """
     engine = context.engine
 
-    def finish(cursor: Cursor, table: Table, params: Params) -> tuple[bool, int]:
+    def finish(cursor: Cursor, table: Table, params: Params) -> tuple[str | None, int]:
         row = _locked(engine, cursor, table, params, epoch)
         if upto < row.completed:
             raise StreamRefused(
@@ -276,7 +299,8 @@ def _complete(
                 "Use a new checkpoint.",
             )
         if row.token is None or upto < row.batch:
-            return row.token is not None, 0
+            return row.token, 0
+        _check_token(stream, upto, row.token, token)
         meanwhile()
         under = params | {"token": row.token}
         ids = claimed.ids_of(engine, cursor, table, under)
@@ -290,11 +314,21 @@ def _complete(
         if done:
             engine.messages.complete_stream(cursor, table, under | {"ids": engine.dump_ids(done)})
         _set_completed(engine, cursor, table, params, upto)
-        return False, len(ids)
+        return None, len(ids)
 
-    is_open, finished = context.run(finish, _params(context, stream, now))
+    left_open, finished = context.run(finish, _params(context, stream, now))
     follow(context, ENDED, now, None, finished)
-    return is_open
+    return left_open
+
+
+def _check_token(stream: str, batch: int, there: str, given: str | None) -> None:
+    """Refuse to complete or read a batch of the same number, with other messages."""
+    if given is not None and given != there:
+        raise StreamRefused(
+            f"Batch {batch} of the stream {stream!r} is not the one that the checkpoint knows: it is of a copy of the "
+            "database, or the database was restored from a backup.",
+            "Name the right database, or use a new checkpoint, which begins with what is in the queue now.",
+        )
 
 
 def _result(claim: Future[int]) -> int:

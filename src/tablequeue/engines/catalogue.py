@@ -40,6 +40,14 @@ class Catalogue(Part):
         """Return the names of the tables of all that was dropped, which nothing new may have."""
         return [name for (name,) in self._rows(cursor, table, "dropped", params)]
 
+    def identity(self, cursor: Cursor, table: Statements, params: Params) -> str:
+        """Return the identity of the database."""
+        return str(self._rows(cursor, table, "identity", params)[0][0])
+
+    def renew_identity(self, cursor: Cursor, table: Statements, params: Params) -> None:
+        """Give the database another identity."""
+        self._run(cursor, table, "renew_identity", params)
+
     def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
         """Return a queue's row in the catalogue, or None."""
         row = self._row(cursor, table, "lookup", params)

@@ -107,6 +107,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "lookup": Operation(Effect.READ),
     "names": Operation(Effect.READ),
     "dropped": Operation(Effect.READ),
+    "identity": Operation(Effect.READ),
     "lock": Operation(Effect.DDL, others="unlock"),
     "install": Operation(Effect.DDL, others="install_schema"),
     "create": Operation(
@@ -133,6 +134,7 @@ OPERATIONS: Mapping[str, Operation] = {
         {**_LOCKED, "resize_slots": "concurrency", "change_rate": "rate", "redefine": "", **_UNLOCKED},
     ),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
+    "renew_identity": Operation(Effect.DDL, _LOCKED | {"renew_identity": ""} | _UNLOCKED),
     "rename": Operation(Effect.DDL, _LOCKED | {"rename": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,

@@ -98,6 +98,7 @@ class Words(ABC):
             "schedules": f"{self.prefix}tq{PART}schedules",
             "paused": f"{self.prefix}tq{PART}paused",
             "dropped": f"{self.prefix}tq{PART}dropped",
+            "identity": f"{self.prefix}tq{PART}identity",
             "dependencies": f"{self.prefix}tq{PART}dependencies",
             "batches": f"{self.prefix}tq{PART}batches",
             "batch_counts": f"{self.prefix}tq{PART}batch_counts",

@@ -19,7 +19,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from tablequeue.bulk import arrow
 from tablequeue.bulk.stream import Stream
+from tablequeue.consumer import Consumer
 from tablequeue.spark.batch import size_of_parts
+from tablequeue.spark.checkpoints import Offset, Origin
 from tablequeue.spark.options import LARGEST, Options
 
 # Seconds by which an empty answer is delayed, doubling from the first to the last: Spark asks 80 times a second.
@@ -55,13 +57,14 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._run: Stream | None = None
+        self._known: Origin | None = None
         self._last_id: int | None = None
         self._idle = Idle()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_run": None}
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names here and below)
+    def initialOffset(self) -> Offset:  # noqa: N802  (Spark's names here and below)
         found = self._stream().found
         if found.open:
             print(
@@ -69,44 +72,53 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"messages of batch {found.batch}, which the last run left open, are delivered again.",
                 file=sys.stderr,
             )
-        return self._offset(found.completed)
+        return self._origin.offset(batch=found.completed)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        bounds = arrow.bounds(self._stream().queue, "queue", arrow.Range(0, LARGEST))
+        bounds = arrow.bounds(self._queue, "queue", arrow.Range(0, LARGEST))
         self._last_id = 0 if bounds is None else bounds.high
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        self._origin.check(start)  # before the run begins: it fences the one that goes on, and completes a batch
         n = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
-        last = self._stream().advance(start["batch"], n, last_id=self._last_id)
+        run = self._stream()
+        last = run.advance(start["batch"], n, token=start.get("token"), last_id=self._last_id)
         self._idle.answer(last > start["batch"] or self._last_id is not None)
-        return self._offset(last)
+        # The same offset to the letter, if there is nothing new: the queue may have another name now.
+        return self._origin.offset(batch=last, token=run.token) if last > start["batch"] else start
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        self._origin.check(end)
         if start == end:
             return []
-        token, ids = self._stream().batch(end["batch"])
+        token, ids = self._stream().batch(end["batch"], end.get("token"))
         size = size_of_parts(len(ids), self._options.partitions, MESSAGES_PER_TASK)
         return [BatchPartition(token, ids[at : at + size]) for at in range(0, len(ids), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, BatchPartition)
-        queue = self._options.connect().consumer(self._options.queue)
+        queue = self._queue
         columns = arrow.columns(queue, "stream")
         schema = pa.schema([columns.field(name) for name in self._columns])
         yield from arrow.stream_batches(queue, partition.token, partition.ids, schema)
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Do nothing: `latestOffset` has completed the batch."""
 
-    def _offset(self, batch: int) -> dict[str, Any]:
-        # The names are for `tablequeue stream reconcile`, which only has the checkpoint.
-        return {"queue": self._options.queue, "stream": self._options.stream, "batch": batch}
+    @property
+    def _queue(self) -> Consumer:
+        return self._options.connect().consumer(self._options.queue)
+
+    @property
+    def _origin(self) -> Origin:
+        if self._known is None:
+            self._known = Origin(self._queue, self._options.stream)
+        return self._known
 
     def _stream(self) -> Stream:
         if self._run is None:
-            options = self._options
-            self._run = Stream(options.connect().consumer(options.queue), options.stream)
+            self._run = Stream(self._queue, self._options.stream)
         return self._run

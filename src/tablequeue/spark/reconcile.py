@@ -7,16 +7,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tablequeue.bulk import stream
+from tablequeue.bulk.identity import identity_of
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
+from tablequeue.queue import Queue
+from tablequeue.spark.checkpoints import Origin
 
 
 class Place(NamedTuple):
-    """The last batch of a stream in the checkpoint of a query."""
+    """The last batch of a stream in the checkpoint of a query; see `tablequeue.spark.checkpoints`."""
 
+    database: str
+    table: str
     queue: str
     stream: str
     batch: int
+    token: str | None = None
 
 
 def places(checkpoint: Path) -> list[Place]:
@@ -44,13 +50,24 @@ def places(checkpoint: Path) -> list[Place]:
 def reconcile(checkpoint: Path, database: Database) -> list[Place]:
     """Complete what the query of a checkpoint has finished, as the query itself does when it starts again.
 
-    Call it only while the query does not run. Idempotent.
+    Call it only while the query does not run. Idempotent. `StreamRefused` for a checkpoint of another database.
     """
     found = places(checkpoint)
-    for place in found:
-        stream.complete(database.queue(place.queue), place.stream, place.batch)
+    queues = [_queue(database, place) for place in found]
+    for place, queue in zip(found, queues, strict=True):
+        stream.complete(queue, place.stream, place.batch, place.token)
+    return found
+
+
+def _queue(database: Database, place: Place) -> Queue:
+    """Return the queue of a place, which may have another name now."""
+    there = [database.queue(name) for name in database.queues()]
+    found = next((queue for queue in there if identity_of(queue) == (place.database, place.table)), None)
+    if found is None:
+        found = database.queue(place.queue)
+        Origin(found, place.stream).check(place._asdict())
     return found
 
 
 def _ours(offset: Any) -> bool:
-    return isinstance(offset, dict) and offset.keys() == set(Place._fields)
+    return isinstance(offset, dict) and offset.keys() >= {*Place._fields} - {*Place._field_defaults}

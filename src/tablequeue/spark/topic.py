@@ -21,6 +21,7 @@ from tablequeue.database import Database
 from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
 from tablequeue.ext import context_of
 from tablequeue.spark.batch import LEAST_PER_TASK
+from tablequeue.spark.checkpoints import Offset, Origin
 from tablequeue.spark.microbatch import Idle
 from tablequeue.spark.options import Options, Position
 from tablequeue.topic import Subscription, Topic
@@ -133,6 +134,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
+        self._known: Origin | None = None
         self._begun: int | None = None
         self._end: int | None = None
         self._latest = 0
@@ -143,7 +145,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._looked: tuple[int, int] | None = None
         self._idle = Idle()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names here and below)
+    def initialOffset(self) -> Offset:  # noqa: N802  (Spark's names here and below)
         if self._begun is None:  # Spark asks twice, and the end may have moved
             self._begun = self._begin()
         return self._offset(self._begun)
@@ -154,7 +156,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._end = topics.bounds(self._topic).end
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         at = self._checked(start)
         n = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
         found = topics.bounds(self._topic, at, n)
@@ -172,18 +174,18 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         if end > at:
             self._given = (end, monotonic())
         self._idle.answer(end > at or self._end is not None)
-        return self._offset(max(at, end))
+        return self._offset(end) if end > at else start  # to the letter: the topic may have another name now
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
         return self._offset(self._latest)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         first, last = self._checked(start), end["offset"]
         if (first, last) != self._looked:
             first = self._there(first, self._first())
         return self._partitions(first, last)
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Do nothing: `latestOffset` has noted the position."""
 
     def _begin(self) -> int:
@@ -214,16 +216,17 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         assert self._options.subscription is not None, "it is given"
         return self._opened().subscription(self._options.subscription)
 
-    def _offset(self, offset: int) -> dict[str, Any]:
-        return {"topic": self._name, "offset": offset, "table": self._topic.table.table_name}
+    def _offset(self, offset: int) -> Offset:
+        return self._origin.offset(offset=offset)
 
-    def _checked(self, offset: dict[str, Any]) -> int:
-        if offset.get("topic") != self._name:
-            raise BadInput(
-                f"The checkpoint is not one of the topic {self._name!r}.", "Give each stream a checkpoint of its own."
-            )
-        # A checkpoint of an older version has no table.
-        self._check_table(offset.get("table", self._topic.table.table_name))
+    @property
+    def _origin(self) -> Origin:
+        if self._known is None:
+            self._known = Origin(self._opened())
+        return self._known
+
+    def _checked(self, offset: Offset) -> int:
+        self._origin.check(offset)
         checked: int = offset["offset"]
         return checked
 

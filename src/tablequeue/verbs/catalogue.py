@@ -196,6 +196,27 @@ def name_in(there: Sequence[NameRow], table: str) -> str | None:
     return next((row.name for row in there if table_in(row) == table), None)
 
 
+def identity(runner: Runner) -> str:
+    """Return the identity of the database, which was made with its catalogue."""
+    if not _installed(runner):
+        error = without_place(runner, "identity of the database")
+        raise error or QueueNotFound("The database has no queue yet, and so no identity.", "Create a queue first.")
+    return runner.run(runner.engine.catalogue.identity, runner.engine.shared, {})
+
+
+def renew_identity(runner: Runner) -> str:
+    """Give the database another identity, and return it."""
+    engine = runner.engine
+
+    def renew(cursor: object, table: Statements, params: Params) -> str:
+        engine.catalogue.lock(cursor, table, params)
+        engine.catalogue.renew_identity(cursor, table, params)
+        return engine.catalogue.identity(cursor, table, params)
+
+    identity(runner)  # refuses a database without queues
+    return runner.run(renew, engine.shared, {})
+
+
 def has_schema(runner: Runner) -> bool:
     """Whether the schema of the queues is there, or none was named."""
     engine = runner.engine

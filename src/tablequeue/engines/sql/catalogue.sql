@@ -12,6 +12,10 @@ select name, definition from {catalogue};
 -- The tables of all that was dropped.
 select name from {dropped};
 
+-- name: identity
+-- The identity of the database. One row.
+select id from {identity};
+
 -- name: unused
 -- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
 -- the creators' lock; this is for printed SQL. Index: the primary key.

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from tablequeue.bulk import arrow
 from tablequeue.bulk.archive import files_in
-from tablequeue.bulk.folder import identity
 from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, DriverMissing
@@ -66,7 +65,7 @@ def report(
     chosen = _chosen(database, names)
     queues = [queue.name for queue in chosen]
     with (
-        open_lake(folder, identity(database.engine, schema)) as lake,
+        open_lake(folder, database.identity()) as lake,
         _engine(database, schema, master, lake, chosen, step) as engine,
     ):
         for queue in chosen:

@@ -89,8 +89,8 @@ def _read_until(path: Path, database: str) -> dict[str, datetime]:
         raise BadInput(f"{path.parent} was made by another version of tablequeue.", "Name another folder.")
     if owner != database:
         raise BadInput(
-            f"{path.parent} holds the messages of {owner}, not of {database}.",
-            f"Name another folder; if it is the same database under a new URL, correct {path}.",
+            f"{path.parent} holds the messages of the database with the identity {owner}, not of {database}.",
+            f"Name another folder; if the database was declared a copy by mistake, correct {path}.",
         )
     return read_until
 

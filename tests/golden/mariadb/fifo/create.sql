@@ -11,13 +11,13 @@ select get_lock(concat('tablequeue.', md5(coalesce(database(), ''))), 60);
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
-create table if not exists tq_queues (
-    name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
-    definition text character set utf8mb4 collate utf8mb4_bin not null,
-    schema_version int not null,
-    created_at datetime(6) not null
-) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
+-- The identity of the database, in one row: see renew_identity.
+-- Under the creator's lock. Like every DDL it commits by itself; the catalogue comes last, so a
+-- crash leaves it whole, or none.
+create table if not exists tq__identity (
+    id char(32) character set ascii collate ascii_bin primary key
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the identity of the database';
+insert into tq__identity (id) select replace(uuid(), '-', '') from dual where not exists (select * from tq__identity);
 create table if not exists tq__paused (
     name varchar(64) character set ascii collate ascii_bin primary key,
     until datetime(6) not null
@@ -25,6 +25,12 @@ create table if not exists tq__paused (
 create table if not exists tq__dropped (
     name varchar(64) character set ascii collate ascii_bin primary key
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the dropped tables';
+create table if not exists tq_queues (
+    name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
+    definition text character set utf8mb4 collate utf8mb4_bin not null,
+    schema_version int not null,
+    created_at datetime(6) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
 
 -- Fail if a dropped queue had this table: then another name has to be chosen. The library chooses one by itself, under
 -- the creators' lock; this is for printed SQL. Index: the primary key.

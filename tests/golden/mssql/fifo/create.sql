@@ -16,7 +16,14 @@ go
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
+-- The identity of the database, in one row: see renew_identity.
 -- Under the creators' lock. A crash leaves nothing.
+if object_id(N'tq__identity', N'U') is null
+    create table tq__identity (
+        id char(32) collate Latin1_General_100_BIN2 not null constraint pk_tq__identity primary key clustered
+    );
+insert into tq__identity (id)
+select lower(replace(convert(char(36), newid()), '-', '')) where not exists (select 1 from tq__identity);
 if object_id(N'tq_queues', N'U') is null
     create table tq_queues (
         name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,

@@ -7,7 +7,11 @@ select pg_advisory_xact_lock(8318836321);
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
+-- The identity of the database, in one row: see renew_identity.
 -- Under the creators' lock. A crash leaves nothing.
+create table if not exists tq__identity (id text constraint tq__identity_id primary key);
+insert into tq__identity (id)
+select replace(cast(gen_random_uuid() as text), '-', '') where not exists (select from tq__identity);
 create table if not exists tq_queues (
     name text constraint tq__queues_name primary key,
     definition text not null,

@@ -3,7 +3,10 @@
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
+-- The identity of the database, in one row: see renew_identity.
 -- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
+create table if not exists tq__identity (id text primary key) strict, without rowid;
+insert into tq__identity (id) select lower(hex(randomblob(16))) where not exists (select 1 from tq__identity);
 create table if not exists tq_queues (
     name text primary key,
     definition text not null check (json_valid(definition)),

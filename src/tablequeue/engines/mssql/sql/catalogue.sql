@@ -28,7 +28,14 @@ select definition, schema_version from {catalogue} where name = cast(:name as nv
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
+-- The identity of the database, in one row: see renew_identity.
 -- Under the creators' lock. A crash leaves nothing.
+if object_id(N'{identity}', N'U') is null
+    create table {identity} (
+        id char(32) collate Latin1_General_100_BIN2 not null constraint pk_tq__identity primary key clustered
+    );
+insert into {identity} (id)
+select lower(replace(convert(char(36), newid()), '-', '')) where not exists (select 1 from {identity});
 if object_id(N'{catalogue}', N'U') is null
     create table {catalogue} (
         name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
@@ -45,6 +52,12 @@ if object_id(N'{dropped}', N'U') is null
     create table {dropped} (
         name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__dropped primary key clustered
     );
+
+-- name: renew_identity
+-- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
+-- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
+-- Locks: the row. A crash leaves the old one.
+update {identity} set id = lower(replace(convert(char(36), newid()), '-', ''));
 
 -- name: install_schema
 -- The schema of the queues, for a connection that names one. CREATE SCHEMA must be the first statement of its batch,

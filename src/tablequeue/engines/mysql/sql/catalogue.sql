@@ -28,13 +28,13 @@ select count(*) from information_schema.schemata where schema_name = {database};
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
-create table if not exists {catalogue} (
-    name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
-    definition text character set utf8mb4 collate utf8mb4_bin not null,
-    schema_version int not null,
-    created_at datetime(6) not null
-) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
+-- The identity of the database, in one row: see renew_identity.
+-- Under the creator's lock. Like every DDL it commits by itself; the catalogue comes last, so a
+-- crash leaves it whole, or none.
+create table if not exists {identity} (
+    id char(32) character set ascii collate ascii_bin primary key
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the identity of the database';
+insert into {identity} (id) select replace(uuid(), '-', '') from dual where not exists (select * from {identity});
 create table if not exists {paused} (
     name varchar(64) character set ascii collate ascii_bin primary key,
     until datetime(6) not null
@@ -42,6 +42,18 @@ create table if not exists {paused} (
 create table if not exists {dropped} (
     name varchar(64) character set ascii collate ascii_bin primary key
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the dropped tables';
+create table if not exists {catalogue} (
+    name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
+    definition text character set utf8mb4 collate utf8mb4_bin not null,
+    schema_version int not null,
+    created_at datetime(6) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
+
+-- name: renew_identity
+-- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
+-- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
+-- Locks: the row. A crash leaves the old one.
+update {identity} set id = replace(uuid(), '-', '');
 
 -- name: install_schema
 -- The database of the queues, for a connection that names one: what MySQL calls a schema is a database.

@@ -18,7 +18,11 @@ select exists (select from pg_namespace where nspname = '{schema}');
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
+-- The identity of the database, in one row: see renew_identity.
 -- Under the creators' lock. A crash leaves nothing.
+create table if not exists {identity} (id text constraint tq__identity_id primary key);
+insert into {identity} (id)
+select replace(cast(gen_random_uuid() as text), '-', '') where not exists (select from {identity});
 create table if not exists {catalogue} (
     name text constraint tq__queues_name primary key,
     definition text not null,
@@ -30,6 +34,12 @@ create table if not exists {paused} (
     until timestamptz not null
 );
 create table if not exists {dropped} (name text constraint tq__dropped_name primary key);
+
+-- name: renew_identity
+-- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
+-- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
+-- Locks: the row. A crash leaves the old one.
+update {identity} set id = replace(cast(gen_random_uuid() as text), '-', '');
 
 -- name: install_schema
 -- The schema of the queues, for a connection that names one. Under the creators' lock. A crash leaves nothing.

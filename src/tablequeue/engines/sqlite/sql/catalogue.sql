@@ -8,7 +8,10 @@ select exists (select 1 from sqlite_master where type = 'table' and name = repla
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
 -- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
 -- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
+-- The identity of the database, in one row: see renew_identity.
 -- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
+create table if not exists {identity} (id text primary key) strict, without rowid;
+insert into {identity} (id) select lower(hex(randomblob(16))) where not exists (select 1 from {identity});
 create table if not exists {catalogue} (
     name text primary key,
     definition text not null check (json_valid(definition)),
@@ -20,6 +23,12 @@ create table if not exists {paused} (
     until integer not null
 ) strict, without rowid;
 create table if not exists {dropped} (name text primary key) strict, without rowid;
+
+-- name: renew_identity
+-- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
+-- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
+-- Locks: the database. A crash leaves the old one.
+update {identity} set id = lower(hex(randomblob(16)));
 
 -- name: note_dropped
 -- Note the table of a queue, in the transaction that drops it: nothing new gets its name.

@@ -1,0 +1,30 @@
+"""`tablequeue database`: what is about the database of the queues as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from tablequeue.cli.commands import Group, Settings
+from tablequeue.cli.output import print_json
+
+
+@click.group(cls=Group)
+def database() -> None:
+    """Show and renew the identity of the database."""
+
+
+@database.command()
+@click.option("--renew", is_flag=True, help="Declare this database a copy: give it another identity.")
+@click.pass_obj
+def identity(settings: Settings, renew: bool) -> None:
+    """Print the identity of the database, which Spark's checkpoints, archives and lakes have.
+
+    They are refused by a database of another identity. A copy of a database has the same one: run this with --renew in
+    the copy, before anything reads its queues.
+    """
+    with settings.database() as opened:
+        found = opened.renew_identity() if renew else opened.identity()
+    if settings.json:
+        print_json({"identity": found})
+    else:
+        click.echo(found)
