@@ -51,7 +51,7 @@ def two_batches(place: Place, **options: str) -> dict[str, Any]:
     offset: dict[str, Any] = source.initialOffset()
     for _ in range(2):
         offset = source.latestOffset(offset, LIMIT)
-    return json.loads(json.dumps(offset))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(offset))
 
 
 def filled(db: Database, name: str) -> Queue:

@@ -7,16 +7,17 @@ from collections import UserDict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from pyspark.sql import types as t
 
 from tablequeue.spark.pipeline.values import DoesNotFit, fit
 
+NAT = import_module("pandas").NaT
 EAST = timezone(timedelta(hours=2))
 LINE = t.StructType([t.StructField("price", t.DoubleType()), t.StructField("count", t.IntegerType(), nullable=False)])
 
@@ -97,8 +98,8 @@ def each(kind: t.DataType, *values: Any) -> list[tuple[t.DataType, Any]]:
         *each(t.StringType(), "\ud800", b"x", {}, ["x"], date(2026, 1, 1)),
         *each(t.BinaryType(), "x", 5, [1]),
         *each(t.BooleanType(), 1, 0, "true"),
-        *each(t.DateType(), "2026-1-1", "2026-02-30", datetime(2026, 1, 1), 5, pd.NaT),
-        *each(t.TimestampType(), 5, "2026-01-01", "2026-01-01T00:00", date(2026, 1, 1), pd.NaT),
+        *each(t.DateType(), "2026-1-1", "2026-02-30", datetime(2026, 1, 1), 5, NAT),
+        *each(t.TimestampType(), 5, "2026-01-01", "2026-01-01T00:00", date(2026, 1, 1), NAT),
         (t.TimestampType(), datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5)))),
         *each(t.TimestampNTZType(), datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01", 5),
         (t.ArrayType(t.IntegerType()), "12"),
