@@ -540,7 +540,9 @@ def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tu
     with database.engine.begin() as connection:
         connection.exec_driver_sql(kind.analyze + table.engine.words(table)["queue"])
     for operation, state in plans:
-        for statement in table.statements(operation, state)[: kind.looks]:
+        # On MariaDB a look whether claims are paused comes first.
+        statements = [one for one in table.statements(operation, state) if "into @tq_paused" not in one]
+        for statement in statements[: kind.looks]:
             plan = _plan(database, explain + statement, 1)
             assert kind.index_of(queue, state) in plan, f"the index of the state: {statement}"
             assert operation == "sweep" or not re.search(kind.sorts, plan), f"the index has the order: {statement}"
@@ -550,7 +552,8 @@ def check_plan_of_a_new_queue(database: Database, kind: Kind, queue: Queue) -> N
     """A large claim does not sort, even before the database has statistics of the pushed messages."""
     explain = _explain(kind)
     queue.push_many(range(20_000))
-    (statement,) = context_of(queue).table.statements("claim")[: kind.looks]
+    statements = [one for one in context_of(queue).table.statements("claim") if "into @tq_paused" not in one]
+    (statement,) = statements[: kind.looks]
     plan = _plan(database, explain + statement, 1000)
     assert kind.index_of(queue, "ready") in plan
     assert not re.search(kind.sorts, plan)
@@ -584,6 +587,8 @@ def _plan(database: Database, statement: str, n: int) -> str:
     params |= {"consumer": None, "now": None}
     params |= {"starts": [0, -(1 << 63)], "above": [(1 << 63) - 1, -(1 << 63)], "ends": [(1 << 63) - 1, 0]}
     with database.engine.begin() as connection:
+        if "@tq_paused" in statement:  # MariaDB plans for the value that it has
+            connection.exec_driver_sql("set @tq_paused = 0")
         return str(list(connection.exec_driver_sql(statement, params))).lower()
 
 

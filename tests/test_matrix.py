@@ -31,19 +31,6 @@ EXCEPTIONS = [
     ("*", "pop*", "holds up move", "All messages are moved, so the one that it acted on too."),
     ("*", "take*", "holds up move", "All messages are moved, so the one that it acted on too."),
 ]
-# Faults that are known, in the same form.
-KNOWN = [
-    ("mariadb", "*taken key*", "*", "The row that has the key stays locked, and the gap before it."),
-    ("mariadb", "pop*", "*", "What others have claimed since the snapshot stays locked."),
-    ("mariadb", "take*", "*", "What others have claimed since the snapshot stays locked."),
-    ("mariadb", "*lost claim", "*", "The message of its new owner stays locked; or the loss is not seen."),
-    ("mariadb", "*what is finished", "*", "What is left of it stays locked; or the loss is not seen."),
-    ("mariadb", "cancel of nothing", "*", "The gap for new messages stays locked."),
-    ("mariadb", "reschedule of what is in progress", "*", "The message stays locked."),
-    ("mariadb", "pause", "*", "Claims wait."),
-    ("mariadb", "resume", "*", "A gap in the table of pauses stays locked."),
-    ("mariadb", "empty batch", "*", "A gap in the table of batches stays locked."),
-]
 # Refused calls that are known to change something.
 CHANGING = ("batch with a taken key",)
 
@@ -63,7 +50,7 @@ def found_in(place: Place, kind: Kind, level: str, older: bool, cells: Iterable[
 
 
 def _may_be(*found: str) -> bool:
-    return any(all(map(fnmatch, found, patterns)) for *patterns, _ in (*EXCEPTIONS, *KNOWN))
+    return any(all(map(fnmatch, found, patterns)) for *patterns, _ in EXCEPTIONS)
 
 
 def fitting(act: str) -> list[str]:

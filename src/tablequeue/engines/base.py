@@ -84,7 +84,7 @@ class EngineBase(Words):
     looks_apart: ClassVar[bool] = False
     """Whether a caller's transaction may be unable to see what others have committed since it began.
 
-    A claim in it first looks for messages on a connection of our own, and then claims them in the transaction.
+    An operation in it looks on a connection of our own, `cursor.beside`, what it may lock.
     """
     listener: ClassVar[type[Any] | None] = None
     """The class that receives notifications of pushes, see notifier.py; None: waiting consumers poll."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.params import Params
@@ -40,10 +40,10 @@ class Limits(Part):
         slots: list[int] | None = None
         if definition.rate is not None:
             # All statements use the time by which the rate was measured.
-            tokens, now = self._row(cursor, table, "grant_rate", params)
-            params = params | {"n": min(params["n"], int(tokens)), "now": now}
+            tokens, now = self._granted(cursor, table, params)
+            params = params | {"n": min(params["n"], tokens), "now": now}
         if definition.concurrency is not None and not (removes or self.counts_places) and params["n"] > 0:
-            slots = [row[0] for row in self._rows(cursor, table, "lock_slots", params)]
+            slots = self._locked_slots(cursor, table, params)
             params = params | {"n": len(slots)}
         rows = claim(params) if params["n"] > 0 else []
         if rows and slots is not None:
@@ -56,3 +56,12 @@ class Limits(Part):
             groups = json.dumps([{"slot": slot, "number": number} for slot, number in numbers], ensure_ascii=False)
             self._run(cursor, table, "spend_group_rates", params | {"by_group": groups})
         return rows
+
+    def _granted(self, cursor: Cursor, table: Table, params: Params) -> tuple[int, Any]:
+        """Return how many messages the rate allows now, and the time of that now. Its row stays locked."""
+        tokens, now = self._row(cursor, table, "grant_rate", params)
+        return int(tokens), now
+
+    def _locked_slots(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Lock up to `n` free places. Return their numbers."""
+        return [row[0] for row in self._rows(cursor, table, "lock_slots", params)]

@@ -105,10 +105,6 @@ class Messages(Part):
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
-    def look(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Return what can be claimed, if the engine looks apart. The next claim or take gets it as `params["seen"]`."""
-        raise NotImplementedError
-
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
         alone = self.fair.claimed_alone(self._claim_alone, cursor, table, params) if table.ring.claims else []

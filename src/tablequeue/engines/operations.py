@@ -177,7 +177,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "move": Operation(Effect.STEP),
     "find_keys": Operation(Effect.READ),
     "take_keys": Operation(Effect.STEP),
-    "end_keys": Operation(Effect.STEP),
+    "end_keys": Operation(Effect.STEP, others="end_live_keys"),
     "name_keys": Operation(Effect.STEP),
     "taken_keys": Operation(Effect.READ),
     "forget_keys": Operation(Effect.UPKEEP),
@@ -207,7 +207,6 @@ OPERATIONS: Mapping[str, Operation] = {
         Effect.WRITE, {"range_pump": ""}, others="range_lock range_last range_stay create_range_functions"
     ),
     # Claims
-    "look": Operation(Effect.READ, others="claim_find"),
     "claim": Operation(
         Effect.WRITE,
         _GRANTED
@@ -215,7 +214,7 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
         | _SPENT,
         others="claim_find claim_many claim_ring claim_alone claim_rooms lock_stripes note_stripes "
-        "move_ring free_slots claim_held claim_counts",
+        "move_ring free_slots claim_held claim_counts isolation_level lock_seen_slots lock_seen_stripes",
         printed="pop",
     ),
     "claim_run": Operation(

@@ -73,6 +73,8 @@ class Params(TypedDict, total=False):
     """Deduplication keys: a list. Some engines send it as JSON."""
     unique_for: float | None
     """Seconds that the key of the message stays taken; None: those of the queue."""
+    seen: int
+    """1: a look on a connection of our own has found keys free, or a message in progress."""
     taken: str
     """Keys with their seconds, or with the ids of messages, as JSON."""
     result: str
@@ -91,8 +93,6 @@ class Params(TypedDict, total=False):
     """Seconds."""
     run: int
     """Of a claim of one group: 1 if the run closes it, -1 if the run is open."""
-    seen: Any
-    """What `look` found, on an engine that looks apart."""
     delays: Any
     """The delays of messages that fail; see `Engine.dump_delays`."""
     look: int

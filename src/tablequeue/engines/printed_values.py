@@ -75,6 +75,7 @@ _EXAMPLES = {
     "headers": "null",
     "key": "null",
     "store_result.key": "'task'",
+    "seen": "0",
     "taken": "'[[\"key\", null]]'",
     "keys": "'[\"key\"]'",
     "groups": "'[\"group\"]'",

@@ -11,7 +11,8 @@ import ctypes
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import inf
 from random import random
@@ -43,6 +44,8 @@ from tablequeue.model.redaction import is_secret
 
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Statements)
+Beside = Callable[..., AbstractContextManager[Any]]
+"""Runs an operation beside the caller's transaction, for the time of a block; see `Runner.held_beside`."""
 
 # Maximum number of retries of our own transaction after the database rolled it back for a concurrent one.
 RETRIES = 10
@@ -141,6 +144,29 @@ class Runner:
         if raw is None:
             return self.run(operation, table, params)
         return raw.run_async(lambda _: asyncio.to_thread(self.run, operation, table, params))
+
+    @contextmanager
+    def held_beside(
+        self,
+        connection: Connection | None,
+        operation: Callable[[Cursor, TableT, Params], T],
+        table: TableT,
+        params: Params,
+    ) -> Iterator[T]:
+        """Run an operation beside the caller's transaction, and keep what it has locked until the end of the block.
+
+        Then what it has begun is rolled back. In a thread for an async connection, as `run_beside`.
+        """
+        raw = adapted(connection)
+
+        def run(work: Callable[[], Any]) -> Any:
+            return work() if raw is None else raw.run_async(lambda _: asyncio.to_thread(work))
+
+        held, result = run(partial(self._hold, operation, table, params))
+        try:
+            yield result
+        finally:
+            run(partial(self._let_go, held))
 
     def missing(self) -> str | None:
         """Return the path of a missing database file that the first connection would create; else None."""
@@ -307,6 +333,8 @@ class Runner:
             cursor = joined(self.engine, connection)
             if self.engine.place is None:
                 self.engine.settle_by(cursor)
+            if self.engine.looks_apart:
+                cursor.beside = self._beside(connection)
             result = operation(cursor, table, params)
             if isinstance(table, Table) and table.notifies_apart:
                 self._notify_apart(table, connection)
@@ -320,6 +348,38 @@ class Runner:
             if refusal is None:
                 raise
             raise refusal from error
+
+    def _beside(self, connection: Connection) -> Beside | None:
+        """Return what an operation in the caller's transaction runs others beside it with."""
+        return partial(self.held_beside, connection)
+
+    def _hold(
+        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
+    ) -> tuple[RawConnection, T]:
+        """Run an operation on a connection of ours, which stays with the caller and in the transaction."""
+        renewed = False
+        for retry in range(RETRIES + 1):
+            raw = self._open_connection(False)
+            try:
+                return raw, operation(raw.cursor, table, params)
+            except BaseException as error:
+                refusal = self._recover(raw, error, autocommit=False)
+                if refusal is None:
+                    raise
+                if isinstance(refusal, ConnectionLost) and not renewed:
+                    renewed = True
+                elif not (retry < RETRIES and self.engine.is_transient(error)):  # type: ignore[arg-type]
+                    raise refusal from error
+        raise AssertionError("unreachable: the last retry returns or raises")
+
+    def _let_go(self, raw: RawConnection) -> None:
+        try:
+            if not self.engine.commits_each(raw.dbapi):
+                raw.rollback()
+        except Exception:
+            self._discard(raw)  # with its connection, its locks are gone
+        else:
+            self._keep(raw)
 
     def _notify_apart(self, table: Table, connection: Connection) -> None:
         table.notifies_apart = False  # first: another thread may set it again from now on

@@ -184,7 +184,7 @@ def _swept(
     due = now is not None or monotonic() >= context.table.next_sweep
     refusal = keep_up(context, now, connection) if due else None
     try:
-        rows = _removed(context, remove, params, connection)
+        rows = context.run(remove, params, connection)
     except TablequeueError:
         if refusable:
             raise
@@ -206,19 +206,12 @@ def _tried_again(context: Context, remove: Remove, params: Params, refusable: bo
             if coming.paused or coming.held or coming.seconds is None or coming.seconds > 0:
                 break
             sleep(random() * TRY_AGAIN_AFTER)
-            if rows := _removed(context, remove, params, None):
+            if rows := context.run(remove, params):
                 return rows
     except TablequeueError:
         if refusable:
             raise
     return []
-
-
-def _removed(context: Context, remove: Remove, params: Params, connection: Connection | None) -> Sequence[Row]:
-    if connection is not None and context.engine.looks_apart:
-        looked = params | {"removes": remove == context.messages.take}
-        params = params | {"seen": context.run_beside(context.messages.look, looked, connection)}
-    return context.run(remove, params, connection)
 
 
 def topped_up(
@@ -238,7 +231,7 @@ def topped_up(
     try:
         if not sweep(context, now, connection):
             return rows
-        more = _removed(context, remove, params | {"n": missing}, connection)
+        more = context.run(remove, params | {"n": missing}, connection)
     except TablequeueError:
         # A transaction of the caller's may be unusable, and the rows with it.
         if connection is None and (rows or not refusable):

@@ -84,6 +84,9 @@ class DjangoRunner(Runner):
     def missing(self) -> str | None:
         return None
 
+    def _beside(self, connection: Any) -> None:
+        return None
+
     def _notify_apart(self, table: Table, connection: Any) -> None:
         table.notifies_apart = False
         transaction.on_commit(partial(self._notify, table), using=self.alias, robust=True)

@@ -12,6 +12,8 @@ from tablequeue.engines.mysql.connection import LARGE, Mogrifying, check_size
 class AiomysqlCursor(Mogrifying, Cursor):  # type: ignore[misc]  # the driver has no types
     ours = False
     limit: int | None = None
+    beside: Any = None
+    level: str | None = None
 
     def _escaped(self, value: Any) -> Any:
         # With pymysql 1.2, aiomysql itself escapes neither sequences nor bytes.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pymysql
@@ -61,6 +61,10 @@ class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
     named_lock = False
     """Whether the creators' lock is held. The lock outlives the transaction."""
     limit: int | None = None
+    beside: Callable[..., AbstractContextManager[Any]] | None = None
+    """Of a caller's connection: what runs an operation beside its transaction; see `Runner.held_beside`."""
+    level: str | None = None
+    """The isolation level of a caller's transaction, once it was asked for; see within.py."""
 
     def execute(self, query: Any, args: Any = None) -> int:
         if args is not None:

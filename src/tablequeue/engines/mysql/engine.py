@@ -24,6 +24,8 @@ from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, commits_each
 from tablequeue.engines.mysql.messages import MySQLMessages
+from tablequeue.engines.mysql.pauses import MySQLPauses
+from tablequeue.engines.mysql.progress import MySQLProgress
 from tablequeue.engines.mysql.range_reads import MySQLRangeReads
 from tablequeue.engines.mysql.ranges import MySQLRanges
 from tablequeue.engines.mysql.reads import MySQLReads
@@ -51,6 +53,8 @@ PLACES = [
     *(f"'$[{place}]'" for place in range(FIRST_ERRORS)),
     *(f"concat('$[', json_length(errors) - {place}, ']')" for place in range(LAST_ERRORS - 1, 0, -1)),
 ]
+# A shared lock, in the words of each server: MariaDB passes over comments of the versions from 50700 to 50999.
+SHARE_SKIP_LOCKED = "/*!50799 for share skip locked */ /*M!100600 lock in share mode skip locked */"
 # The types of columns in the tables.
 TYPES = {
     **dict.fromkeys(TIMES, "datetime(6)"),
@@ -72,6 +76,8 @@ class MySQL(Engine):
     streams = MySQLStreams()
     staging = MySQLStaging()
     batches = MySQLBatches()
+    pauses = MySQLPauses()
+    progress = MySQLProgress()
     task_results = MySQLTaskResults()
     checks = CHECKS
     drivers = ("pymysql",)
@@ -114,7 +120,7 @@ class MySQL(Engine):
     quotes = "``"
     listener = Poll
     procedure_syntax = procedures.SYNTAX
-    # Under REPEATABLE READ, the default, a transaction sees the data as of its first read.
+    # At REPEATABLE READ, the default, a transaction sees the data as of its first read, and locks those of now.
     looks_apart = True
     commits_ddl = True
     low_water = True
@@ -136,6 +142,9 @@ class MySQL(Engine):
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
             "error_places": filled(PLACES, " " * 12).lstrip(),
+            # Of a lock of index entries: only columns of the index, or the row would be locked too.
+            "pinnable": self.claimable(definition),
+            "share_skip_locked": SHARE_SKIP_LOCKED,
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
             "given": "json_table(:ids, '$[*]' columns (id bigint path '$')) as given",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pymysql
 from pymysql.constants import ER
@@ -16,12 +16,14 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages, completed_ids
 from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
 from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
-from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
+from tablequeue.engines.mysql.fair import MySQLFair
 from tablequeue.engines.mysql.gate import at_once
+from tablequeue.engines.mysql.keys import MySQLKeys
 from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.packets import bound, kept, sent, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
+from tablequeue.engines.mysql.within import Offer, conflict, lock, lock_held, looks, offered, only
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import pairs
 from tablequeue.engines.rows import Done
@@ -29,39 +31,20 @@ from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID, LEASE_UNTIL, POPPED_AT
 
-# Maximum number of keys in an IN list. From 1,000 on MariaDB turns it into a table, and may read the whole index.
-KEYS = 500
-# A claim of n messages in a caller's transaction looks at 2 n + LOOK messages.
-LOOK = 32
 # Claims, and promotions, of one process that run at once on a queue. With 8 claims instead of 4, each met three times
 # as many locked rows. Promotions find the same notes: with 4 at once, 400 connections needed more than 150 s for 1,000
 # messages in 12 groups; one at a time, 10 s.
 CLAIMS, PROMOTIONS = 4, 1
-# The sort keys of the rows that `look` returns. In other orders they sort by id, the first column.
-FOUND: Mapping[str, Callable[[Row], Any]] = {
-    "lifo": lambda row: -row[0],
-    "due": lambda row: (row[1], row[0]),
-    "priority": lambda row: (-row[2], row[0]),
-}
 
 
-class Seen(NamedTuple):
-    """What `look` found."""
-
-    rows: list[Row]
-    """Messages, as (id, due_at, priority)."""
-    slots: str
-    """The free places of a queue that limits its messages in progress; see `free_slots`."""
-    paused: bool
-    """Whether claims are paused, which the snapshot of the caller's transaction may not show."""
-
-
-class MySQLMessages(MySQLLimits, Messages):
+class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
     fair = MySQLFair()
 
     # -- pushing ---------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
+        if params["key"] is not None and self._live_keys(cursor, table, [params["key"]]):
+            return None
         try:
             cursor.execute(table.statement("push"), params)
         except pymysql.IntegrityError as error:
@@ -86,9 +69,7 @@ class MySQLMessages(MySQLLimits, Messages):
             return []
         now, step, states = self._before_rows(cursor, table, params)
         keys = [row["key"] for row in rows if row["key"] is not None]
-        # This only saves the search below. It is left out in a caller's transaction: under REPEATABLE READ it would
-        # lock the gaps of absent keys. If two transactions did so for the same keys, neither could push them.
-        taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else {}
+        taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else self._live_keys(cursor, table, keys)
         places = [place for place, row in enumerate(rows) if row["key"] not in taken]
         chunks = chunked(
             cursor.mogrify(f"({','.join(['%s'] * len(values))})", values)
@@ -99,14 +80,6 @@ class MySQLMessages(MySQLLimits, Messages):
             for place, id in zip(places, insert(cursor, table.statement("push_rows"), chunks, step), strict=True):
                 ids[place] = id
         return ids
-
-    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
-        found: dict[str, int] = {}
-        keys = params["keys"]
-        for start in range(0, len(keys), KEYS):
-            for key, id in self._rows(cursor, table, "find_keys", {"keys": tuple(keys[start : start + KEYS])}):
-                found[key] = id
-        return found
 
     def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
         return _forgotten(cursor, table, "forget_keys", params)
@@ -167,35 +140,36 @@ class MySQLMessages(MySQLLimits, Messages):
         if cursor.ours:
             return claimed(cursor, table, params, operation, removes=removes)
 
-        def removed(params: Params) -> list[Row]:
-            if "seen" in params and params["seen"].paused:
-                return []
-            if table.definition.fair:
-                rows = locked(cursor, table, params | {"removes": removes})
-            else:
-                rows = self._found_and_locked(cursor, table, params)
-            if rows:
-                _change(cursor, table, params, rows, *changes)
-            return table.in_order(rows)
-
-        if not table.definition.limited:
-            with atomic(cursor):
-                return removed(params)
-        slots = params["seen"].slots
         with atomic(cursor):
-            return [*self.claim_within(cursor, table, params | {"slots": slots}, removed, removes=removes)]
+            return table.in_order(self._removed_within(cursor, table, params, changes, removes))
 
-    def look(self, cursor: Cursor, table: Table, params: Params) -> Seen:
-        rows = self._look(cursor, table, params)
-        paused = not rows and self._row(cursor, table, "paused", params) is not None
-        return Seen(rows, self._free_slots(cursor, table, params), paused)
+    def _removed_within(
+        self, cursor: Cursor, table: Table, params: Params, changes: Sequence[str], removes: bool
+    ) -> list[Row]:
+        """Lock messages in a caller's transaction, and make the changes."""
+        limited, more = table.definition.limited, 1
+        params = {**params, "removes": removes}
+        while True:
+            with ExitStack() as pins:
+                offer = pins.enter_context(offered(cursor, table, params, params["n"] * more))
 
-    def _look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if table.definition.fair:
-            return self.fair.found(cursor, table, params)
-        # More than `n`: other consumers may have locked the first ones.
-        cursor.execute(table.statement("claim_find.find"), {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
-        return list(cursor.fetchall())
+                def removed(params: Params, pins: ExitStack = pins, offer: Offer = offer) -> list[Row]:
+                    rows = lock(cursor, table, params, offer)
+                    pins.close()  # the changes need the entries
+                    if rows:
+                        _change(cursor, table, params, rows, *changes)
+                    elif limited:
+                        raise conflict()  # it has locked places, or the rate, for nothing
+                    return rows
+
+                rows: Sequence[Row] = []
+                if offer.rows:
+                    within = params | {"n": min(params["n"], len(offer.rows))}
+                    claim = partial(self.claim_within, removes=removes) if limited else _unlimited
+                    rows = claim(cursor, table, within, removed)
+            if rows or not offer.more:
+                return [*rows]
+            more *= 8  # others have locked all of them
 
     @at_once(CLAIMS)
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -204,17 +178,6 @@ class MySQLMessages(MySQLLimits, Messages):
     @at_once(CLAIMS)
     def claim_group(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return claimed(cursor, table, params, "claim_group")
-
-    def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Lock up to `n` messages in a caller's transaction: those that `look` saw outside of it, and its own."""
-        look = 2 * params["n"] + LOOK
-        while True:
-            within = self._look(cursor, table, params | {"look": look})
-            found = {row[0]: row for row in (*seen_outside(cursor, table, params, within), *within)}
-            rows = lock_found(cursor, table, params, sorted(found.values(), key=FOUND.get(table.definition.order)))
-            if len(rows) == params["n"] or len(within) < look:
-                return rows
-            look *= 8  # the rows that are locked by now are found again, and count
 
     @at_once(PROMOTIONS)
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -238,10 +201,12 @@ class MySQLMessages(MySQLLimits, Messages):
         return int(promoted[0][0])
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
-        if not commits_each(cursor.connection):
-            return super().extend(cursor, table, params)
+        if not cursor.ours:
+            held = [row[0] for row in _changed_step_by_step(cursor, table, params, "extend")]
+            return pairs(self._rows(cursor, table, "extend.read", only(params, table, held)))
         # In one packet: else a sweep finds a lease that ends now before this call has read its end.
-        *_, rows = together(cursor, [bound(cursor, one, params) for one in table.statements("extend")])
+        changing = (*table.statements("extend.change"), table.statement("extend.read"))
+        *_, rows = together(cursor, [bound(cursor, one, params) for one in changing])
         return pairs(rows)
 
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
@@ -276,7 +241,7 @@ class MySQLMessages(MySQLLimits, Messages):
         changes = table.statements(f"{operation}.change")
         ids: list[int] = json.loads(params["ids"])
         tells = table.definition.batches and operation.startswith("complete")
-        if len(ids) == 1 and len(changes) == 1 and not tells:
+        if len(ids) == 1 and len(changes) == 1 and not tells and not looks(cursor, table):
             return ids if cursor.execute(changes[0], params) else []
         if tells:
             return completed_ids(table, _changed(cursor, table, operation, params, rows="json_array(id, ending)"))
@@ -371,9 +336,9 @@ def _changed(
 
     Return what was locked: its columns, which `rows` writes as JSON. On a connection of ours it is one packet.
     """
-    lock, changes = table.statement(f"{operation}.lock", state), table.statements(f"{operation}.change", state)
     if not commits_each(cursor.connection):
-        return _changed_step_by_step(cursor, table, params, lock, *changes)
+        return _changed_step_by_step(cursor, table, params, operation, state)
+    lock, changes = table.statement(f"{operation}.lock", state), table.statements(f"{operation}.change", state)
     dead = table.statements("move_dead") if buries and table.dead_letters is not None else []
     moving = params | {"origin": table.name}
     inside = [
@@ -384,13 +349,26 @@ def _changed(
     return json.loads(found or "[]")
 
 
-def _changed_step_by_step(cursor: Cursor, table: Table, params: Params, lock: str, *changes: str) -> list[Row]:
+def _unlimited(cursor: Cursor, table: Table, params: Params, claim: Callable[[Params], list[Row]]) -> list[Row]:
+    return claim(params)
+
+
+def _changed_step_by_step(
+    cursor: Cursor, table: Table, params: Params, operation: str, state: str = "ready"
+) -> list[Row]:
+    lock, changes = table.statement(f"{operation}.lock", state), table.statements(f"{operation}.change", state)
     with atomic(cursor):
-        cursor.execute(lock, params)
-        rows = list(cursor.fetchall())
-        for change in changes if rows else ():
-            cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+        rows = lock_held(cursor, table, lock, params) if looks(cursor, table) else _selected(cursor, lock, params)
+        if rows:
+            params = only(params, table, [row[0] for row in rows])
+            for change in changes:
+                cursor.execute(change, params)
     return rows
+
+
+def _selected(cursor: Cursor, lock: str, params: Params) -> list[Row]:
+    cursor.execute(lock, params)
+    return list(cursor.fetchall())
 
 
 def _change(cursor: Cursor, table: Table, params: Params, rows: Sequence[Row], *changes: str) -> None:

@@ -16,6 +16,8 @@ class MysqlclientCursor(Mogrifying, Cursor):  # type: ignore[misc]  # the driver
 
     ours = False
     limit: int | None = None
+    beside: Any = None
+    level: str | None = None
 
     def execute(self, query: Any, args: Any = None) -> int:
         if args is not None:

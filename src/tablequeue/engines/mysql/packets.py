@@ -29,6 +29,13 @@ def stored(statement: str, **values: str) -> str:
     return f"select {', '.join(values.values())} into {names} from (\n{statement}\n) as found"  # noqa: S608 (our texts)
 
 
+def without_lock(statement: str) -> str:
+    """Return a statement that locks what it selects as one that only looks."""
+    for words in ("skip locked", "for update", "lock in share mode"):
+        statement = statement.removesuffix(words).rstrip()
+    return statement
+
+
 def kept(statement: str, **more: str) -> str:
     """Return the statement such that @tq_ids gets the ids that it finds, as JSON, and @tq_n their number."""
     return stored(statement, tq_ids="json_arrayagg(id)", tq_n="count(*)", **more)

@@ -19,6 +19,7 @@ from tablequeue.engines.mysql.packets import bound, sent, stored, together
 from tablequeue.engines.mysql.pieces import Piece, ids_in, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.topics import TRIES, TRIES_SOON, MySQLTopics, insert_again, made
+from tablequeue.engines.mysql.within import conflict, looks, newest
 from tablequeue.engines.params import Params
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
@@ -201,16 +202,31 @@ class MySQLRanges(Ranges):
         values: Params = params | {"number": len(ids), "sum": sum(ids)}
         if cursor.ours:
             return bool(cursor.execute(table.statement("range_complete.by_token"), values))
-        row = self._row(cursor, table, "range_id", params)
+        id = self._held_id(cursor, table, params)
         by_id = table.statement("range_complete.by_id")
-        return row is not None and bool(cursor.execute(by_id, values | {"id": row[0]}))
+        return id is not None and bool(cursor.execute(by_id, values | {"id": id}))
 
     def _hold(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         """Lock the range under `token`. Return it, if it is in progress."""
-        row = None if cursor.ours else self._row(cursor, table, "range_id", params)
-        by, values = ("by_token", params) if row is None else ("by_id", params | {"id": row[0]})
-        held: Row | None = self._row(cursor, table, f"range_hold.{by}", values)
+        held: Row | None
+        if cursor.ours:
+            held = self._row(cursor, table, "range_hold.by_token", params)
+            return held
+        id = self._held_id(cursor, table, params)
+        if id is None:
+            return None
+        held = self._row(cursor, table, "range_hold.by_id", params | {"id": id})
+        if held is None and looks(cursor, table):
+            raise conflict()
         return held
+
+    def _held_id(self, cursor: Cursor, table: Table, params: Params) -> int | None:
+        """Return the id of the range under `token`, if it is in progress, in a caller's transaction."""
+        if looks(cursor, table):
+            rows = newest(cursor, table, table.statement("range_hold.by_token"), params)
+        else:
+            rows = self._rows(cursor, table, "range_id", params)
+        return rows[0][0] if rows else None
 
     def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
         held = self._hold(cursor, table, params)
@@ -236,7 +252,8 @@ class MySQLRanges(Ranges):
             ids = _remaining(held)
             values: Params = params | {"id": held[0], "left_ids": held[2], "ids": json.dumps(ids)}
             values |= {"attempts": 1, "delay": 0, "error": EXPIRED_LEASE}
-            setting = [*table.statements("range_detach"), *table.statements("range_expire")]
+            steps = ("range_detach.forget", "range_detach.add", "range_expire")
+            setting = [statement for step in steps for statement in table.statements(step)]
             names = {"id": "@tq_range", "ids": "@tq_ids"}
             together(cursor, [
                 stored(bound(cursor, table.statement("range_expired.lock"), values), tq_range="max(id)"),
@@ -258,7 +275,10 @@ class MySQLRanges(Ranges):
 
     def _detach(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
         """Make the messages of the range `id` rows of the queue."""
-        self._run(cursor, table, "range_detach", params | {"ids": table.engine.dump_ids(ids)})
+        values: Params = params | {"ids": table.engine.dump_ids(ids)}
+        if not looks(cursor, table) or newest(cursor, table, table.statement("range_detach.find"), values):
+            self._run(cursor, table, "range_detach.forget", values)
+        self._run(cursor, table, "range_detach.add", values)
         table.detached_ready = True
         table.ready_after(min(ids) - 1)
 

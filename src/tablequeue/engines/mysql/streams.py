@@ -9,9 +9,10 @@ from pymysql.constants import ER
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.connection import check_locked
-from tablequeue.engines.mysql.fair import MySQLFair, locked
+from tablequeue.engines.mysql.fair import MySQLFair
 from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.refusals import number_of
+from tablequeue.engines.mysql.within import locked
 from tablequeue.engines.params import Params
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
@@ -35,10 +36,7 @@ class MySQLStreams(MySQLLimits, Streams):
                 )
             return rows
 
-        if not table.definition.limited:
-            return claim(params)
-        slots = self._free_slots(cursor, table, params)
-        return [*self.claim_within(cursor, table, params | {"slots": slots}, claim)]
+        return [*self.claim_within(cursor, table, params, claim)] if table.definition.limited else claim(params)
 
 
 class MySQLStaging(Staging):

@@ -1,9 +1,10 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
 -- Claim one message under a new lease: it is claimed by one consumer only, because SKIP LOCKED skips the rows that
--- another claim has locked. One packet in autocommit: the update, then the row of the id that it remembered, without a
--- lock. The second statement asks for LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks it if the
--- table has triggers.
+-- another claim has locked. One packet in autocommit: whether claims are paused, the update, then the row of the id
+-- that it remembered, without a lock. The update would lock what it reads of the pauses, and so wait for a transaction
+-- that pauses or resumes. The last one asks for LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks
+-- it if the table has triggers.
 -- It is not read if nothing was claimed: the id would be that of a claim before, which in the second claim of a batch
 -- has the same token.
 -- The state is checked again: a server that reads SKIP LOCKED and locks nothing must not claim for two.
@@ -12,9 +13,10 @@
 -- is forced, because with outdated statistics the optimizer may read the primary key instead. If the order is that of
 -- the ids, it begins at :low_water, so that dead entries before it are not walked again (low_water.py).
 -- A consumer that dies leaves its message in progress; sweep returns it when the lease has expired.
+select count(*) into @tq_paused from tq__paused where name = 'tq_emails' and until > coalesce(cast(:now as datetime(6)), utc_timestamp(6));
 update (
     select last_insert_id(id) as claimed from tq_emails force index (tq_emails__state)
-    where state = 'ready' and sweep_at is null and id > :low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(:now as datetime(6)), utc_timestamp(6)))
+    where state = 'ready' and sweep_at is null and id > :low_water and @tq_paused = 0
     order by id
     limit 1
     for update skip locked

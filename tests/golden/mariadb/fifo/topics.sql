@@ -195,7 +195,9 @@ where id = :id and token = :token and lease_until is not null
 -- dead letters if :attempts is :max_attempts.
 -- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
 -- holds it detached.
+-- The first statement is for a caller's transaction: at REPEATABLE READ, to delete what is not there locks gaps.
 -- Indexes: the primary keys. Locks: the rows. In one transaction with range_mark or range_expire.
+select message.id from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1_history as message force index (primary) on message.id = given.id;
 delete tq_events__s1_history
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1_history force index (primary) on tq_events__s1_history.id = given.id;
 insert into tq_events__s1 (

@@ -2,9 +2,10 @@
 
 -- name: claim
 -- Claim one message under a new lease: it is claimed by one consumer only, because SKIP LOCKED skips the rows that
--- another claim has locked. One packet in autocommit: the update, then the row of the id that it remembered, without a
--- lock. The second statement asks for LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks it if the
--- table has triggers.
+-- another claim has locked. One packet in autocommit: whether claims are paused, the update, then the row of the id
+-- that it remembered, without a lock. The update would lock what it reads of the pauses, and so wait for a transaction
+-- that pauses or resumes. The last one asks for LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks
+-- it if the table has triggers.
 -- It is not read if nothing was claimed: the id would be that of a claim before, which in the second claim of a batch
 -- has the same token.
 -- The state is checked again: a server that reads SKIP LOCKED and locks nothing must not claim for two.
@@ -13,9 +14,10 @@
 -- is forced, because with outdated statistics the optimizer may read the primary key instead. If the order is that of
 -- the ids, it begins at :low_water, so that dead entries before it are not walked again (low_water.py).
 -- A consumer that dies leaves its message in progress; sweep returns it when the lease has expired.
+select count(*) into @tq_paused from {paused} where name = '{table}' and until > {now};
 update (
     select last_insert_id(id) as claimed from {queue} force index ({claim_index})
-    where {claimable}
+    where {free}{above_mark} and @tq_paused = 0
     order by {order_by}
     limit 1
     for update skip locked
@@ -36,19 +38,60 @@ where row_count() > 0 and id = last_insert_id() and token = :token;
 
 -- name: claim_find
 -- Find the messages to claim or take in a caller's transaction. Its isolation level is mostly REPEATABLE READ, the
--- default. At that level the locking range read of claim_many would lock the gaps between the rows too: no connection
--- could push or promote until the transaction ends. So the first statement finds messages without locks, in the order
--- of the queue, and the second one locks as many as are wanted by their ids. Locked rows are skipped.
--- The first statement runs on a connection of our own, which sees messages that the caller's transaction may not see,
--- and then in that transaction, for messages that it has pushed itself. The third statement is for claims on a
--- connection of our own that find messages first, in a fair queue; they are read after the commit (claimed).
--- Indexes: {claim_index}, the primary key. Locks: the rows.
+-- default. At that level a locking range read, as that of claim_many, locks the gaps between the rows too; and a
+-- locking read by id locks the newest row, whatever the snapshot shows, and keeps the lock if the row does not match.
+-- So `find` finds messages in that transaction without locks, and `read` locks as many as are wanted by their ids.
+-- Between the two, on a connection of our own at READ UNCOMMITTED (within.py): `pin` locks the index entries of the
+-- messages to claim, which stay ready until that connection lets go; `pinned` reads these, and `newest` those that the
+-- caller's transaction sees ready and are so in their newest version; `unlocked` tells which of them no transaction has
+-- locked. The others may be those that the caller's transaction has changed: `still` locks them, and tells whether they
+-- are ready. `foreign` tells which messages are not held under :token: if a finish has locked one, it is refused.
+-- `lock` is for claims on a connection of our own that find messages first, in a fair queue; they are read after the
+-- commit (claimed).
+-- Indexes: {claim_index}, the primary key. Locks: the rows; of `pin` the entries of {claim_index} alone, shared, until
+-- the rows are locked.
 -- name: claim_find.find
 select id, due_at, priority
 from {queue} force index ({claim_index})
 where {claimable}
 order by {order_by}
 limit :look;
+-- name: claim_find.pin
+-- [in_order]
+select id
+from {queue} force index ({claim_index})
+where {pinnable}
+order by {order_by}
+limit :n
+-- [fair]
+select message.id
+from json_table(:rows, '$[*]' columns (id bigint path '$[0]', slot bigint path '$[1]')) as given
+straight_join {queue} as message force index ({claim_index})
+    on message.waiting = 1 and message.slot = given.slot and message.id = given.id
+limit :n
+-- [end]
+{share_skip_locked};
+-- name: claim_find.pinned
+select message.id, due_at, priority
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {free};
+-- name: claim_find.newest
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {free};
+-- name: claim_find.unlocked
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+{share_skip_locked};
+-- name: claim_find.foreign
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where not (message.token <=> :token);
+-- name: claim_find.still
+select message.id, {free}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+limit :n
+for update skip locked;
 -- name: claim_find.read
 select
     {claimed with

@@ -105,8 +105,13 @@ set state = case{or_blocked} when :delay > 0 then 'scheduled' else 'ready' end,
 where cancelled_at is null;
 
 -- name: extend
--- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now. One packet.
+-- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now. One packet;
+-- the first statement is for a caller's transaction, which may see others than it locks.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them extended, or none.
+-- name: extend.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+for update;
 -- name: extend.change
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 set lease_until = {now} + interval :lease second;

@@ -3,13 +3,16 @@
 -- name: find_keys
 -- Return those of :keys that messages of the queue have, with their ids. Index: {table}__key.
 -- A locking read, because it must see the row that caused a duplicate-key error. Under REPEATABLE READ a plain read may
--- not see it. Locks: the entries of the index, shared; a claim does not change them.
+-- not see it. Locks: the entries of the index, shared; a claim does not change them. In a caller's transaction it runs
+-- without the lock: there, and on a connection of our own.
 select convert(dedup_key using utf8mb4), id
 from {queue} force index ({table}__key) where dedup_key in :keys lock in share mode;
 
 -- name: take_keys
 -- Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or null], sorted.
 -- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
+-- In a caller's transaction at REPEATABLE READ, to read which messages have them would lock the gaps between keys:
+-- there :seen is 1, after a look on a connection of our own.
 -- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
 -- An assignment sees the values before it: taken_until comes last. The second statement reads what the first has taken.
 -- In one transaction with the push: a crash takes none.
@@ -19,14 +22,17 @@ select
 from json_table(:taken, '$[*]' columns (
     dedup_key varchar(255) character set utf8mb4 path '$[0]', seconds double path '$[1]'
 )) as given
-where not exists (select 1 from {queue} as there where there.dedup_key = cast(given.dedup_key as binary))
+where :seen or not exists (
+    select 1 from {queue} as there force index ({table}__key)
+    where there.dedup_key = cast(given.dedup_key as binary)
+)
 on duplicate key update
     id = if({keys}.taken_until <= {now}, null, {keys}.id),
     token = if({keys}.taken_until <= {now}, values(token), {keys}.token),
     taken_until = if({keys}.taken_until <= {now}, values(taken_until), {keys}.taken_until);
 select convert(taken.dedup_key using utf8mb4)
 from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
+straight_join {keys} as taken force index (primary) on taken.dedup_key = cast(given.dedup_key as binary)
 where taken.token = :token;
 
 -- name: end_keys
@@ -37,9 +43,17 @@ where taken.token = :token;
 -- In one transaction with the push: a crash changes nothing.
 update json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
 straight_join {queue} as message force index ({table}__key) on message.dedup_key = cast(given.dedup_key as binary)
-left join {keys} as taken on taken.dedup_key = message.dedup_key and taken.taken_until > {now}
+left join {keys} as taken force index (primary) on taken.dedup_key = message.dedup_key and taken.taken_until > {now}
 set message.dedup_key = null
 where taken.dedup_key is null;
+
+-- name: end_live_keys
+-- As end_keys, in a caller's transaction: :taken are keys that messages have, and their time is over, as a look on a
+-- connection of our own has found.
+-- Index: {table}__key. Locks: the messages. It waits for another transaction that finishes one.
+update json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
+straight_join {queue} as message force index ({table}__key) on message.dedup_key = cast(given.dedup_key as binary)
+set message.dedup_key = null;
 
 -- name: name_keys
 -- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
@@ -50,8 +64,8 @@ where taken.dedup_key is null;
 update json_table(:taken, '$[*]' columns (
     dedup_key varchar(255) character set utf8mb4 path '$[0]', id bigint path '$[1]', seconds double path '$[2]'
 )) as given
-straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
-left join {queue} as message on message.id = given.id
+straight_join {keys} as taken force index (primary) on taken.dedup_key = cast(given.dedup_key as binary)
+left join {queue} as message force index (primary) on message.id = given.id
 set taken.id = given.id,
     taken.taken_until = greatest(
         taken.taken_until,
@@ -59,7 +73,7 @@ set taken.id = given.id,
     );
 delete taken
 from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
+straight_join {keys} as taken force index (primary) on taken.dedup_key = cast(given.dedup_key as binary)
 where taken.id is null;
 
 -- name: taken_keys
@@ -68,7 +82,7 @@ where taken.id is null;
 -- Index: the primary key. A locking read, as find_keys. Locks: the rows, shared.
 select convert(taken.dedup_key using utf8mb4), taken.id
 from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {keys} as taken on taken.dedup_key = cast(given.dedup_key as binary)
+straight_join {keys} as taken force index (primary) on taken.dedup_key = cast(given.dedup_key as binary)
 where taken.taken_until > {now}
 lock in share mode;
 

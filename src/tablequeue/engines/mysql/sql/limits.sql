@@ -91,6 +91,18 @@ straight_join {slots} as place force index (primary)
 limit :n
 for update skip locked;
 
+-- name: lock_seen_slots
+-- As lock_slots, in a caller's transaction, with whether each is as it was seen. The lock of one that is not would stay.
+-- Index: the primary key. Locks: the rows, until the transaction ends; locked rows are skipped.
+select place.slot, place.message = free.message and place.token = free.token
+from json_table(:slots, '$[*]' columns (
+    slot int path '$[0]', message bigint path '$[1]',
+    token char(32) character set ascii collate ascii_bin path '$[2]'
+)) as free
+straight_join {slots} as place force index (primary) on place.slot = free.slot
+limit :n
+for update skip locked;
+
 -- name: note_slots
 -- Note in each place of :places, which the transaction has locked, the message that it has claimed.
 -- Index: the primary key. Locks: the rows. In one transaction with the claim: after a crash none is noted.
@@ -224,6 +236,17 @@ from json_table(:by_group, '$[*]' columns (
 )) as given
 straight_join {stripes} as stripe force index (primary)
     on stripe.stripe = given.slot & {last_stripe} and stripe.claims = given.claims
+for update skip locked;
+
+-- name: lock_seen_stripes
+-- As lock_stripes, in a caller's transaction, with whether each has the number of claims that was seen. The lock of one
+-- that has not would stay.
+-- Index: the primary key. Locks: the rows, until the transaction ends; locked rows are skipped.
+select given.slot, given.claims, given.room, stripe.claims = given.claims
+from json_table(:by_group, '$[*]' columns (
+    slot bigint path '$[0]', claims bigint path '$[1]', room bigint path '$[2]'
+)) as given
+straight_join {stripes} as stripe force index (primary) on stripe.stripe = given.slot & {last_stripe}
 for update skip locked;
 
 -- name: note_stripes

@@ -16,13 +16,15 @@ create table if not exists {progress} (
     comment = 'tablequeue: progress of {table}';
 
 -- name: report_progress
--- Keep the report on the message :id, if it is in progress under :token.
--- Indexes: the primary keys. Locks: the report, which nobody else writes; in a caller's transaction at REPEATABLE READ
--- the message too, which is only read. A crash leaves the report before.
+-- Keep the report on the message :id, if it is in progress under :token. In a caller's transaction :seen is 1, after a
+-- look on a connection of our own: at REPEATABLE READ the insert would lock the message, which it only reads.
+-- Indexes: the primary keys. Locks: the report, which nobody else writes. A crash leaves the report before.
 insert into {progress} (id, token, fraction, detail, reported_at, reports)
-select id, token, :fraction, :detail, {now}, 1
-from {queue} force index (primary)
-where id = :id and state = 'in_progress' and token = :token
+select :id, :token, :fraction, :detail, {now}, 1
+from dual
+where :seen or exists (
+    select 1 from {queue} force index (primary) where id = :id and state = 'in_progress' and token = :token
+)
 on duplicate key update fraction = :fraction, detail = :detail, reported_at = {now}, reports = reports + 1;
 
 -- name: reported_progress

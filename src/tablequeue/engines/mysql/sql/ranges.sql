@@ -21,9 +21,14 @@ for update;
 -- dead letters if :attempts is :max_attempts.
 -- A seek leaves no message both detached and in the log. Older versions did: then this is its state, unless a consumer
 -- holds it detached.
+-- The first statement is for a caller's transaction: at REPEATABLE READ, to delete what is not there locks gaps.
 -- Indexes: the primary keys. Locks: the rows. In one transaction with range_mark or range_expire.
+-- name: range_detach.find
+select message.id from {given} straight_join {history} as message force index (primary) on message.id = given.id;
+-- name: range_detach.forget
 delete {history}
 from {given} straight_join {history} force index (primary) on {history}.id = given.id;
+-- name: range_detach.add
 insert into {queue} (
     id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors,
     payload
