@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tablequeue import connect
+from tablequeue.http import server
 from tablequeue.observe.health import Health
 from tablequeue.observe.health_server import HealthServer
 
@@ -89,3 +94,73 @@ def test_clients_that_send_half_a_request_do_not_keep_out_others(what: str, tmp_
                     break
             except OSError:
                 continue
+
+
+@contextmanager
+def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[socket.socket], threading.Event]]:
+    """Yield clients of a server that ends: the first waits for its answer, the second has sent half of a request, the
+    third has just connected, and the fourth had an answer before. The event lets the first answer go."""
+    monkeypatch.setattr(server, "FIRST_WITHIN", 60)
+    asked, told, go = threading.Event(), threading.Event(), threading.Event()
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/slow":
+            asked.set()
+            await asyncio.to_thread(go.wait, 60)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    made = server.server(answer, stop=told.set, lifespan="off")
+    running = threading.Thread(target=made.run, args=([listener],))
+    running.start()
+    clients = [socket.create_connection(listener.getsockname(), 60) for _ in range(4)]
+    try:
+        clients[3].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        before = b""
+        while not before.endswith(b"ok"):
+            before += clients[3].recv(4096)
+        clients[1].sendall(b"GET / HTTP/1.1\r\nHost: loc")
+        clients[0].sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert asked.wait(60)
+        while len(made.server_state.connections) < 4:
+            pass
+        made.should_exit = True
+        assert told.wait(60)
+        assert clients[3].recv(4096) == b"", "nothing is due on it"
+        yield clients, go
+    finally:
+        go.set()
+        for client in clients:
+            client.close()
+        running.join(60)
+
+
+def check_every_answer_comes_and_says_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that ends answers what is due, and tells each of these clients to use the connection no more."""
+    with ending(monkeypatch) as (clients, go):
+        clients[1].sendall(b"alhost\r\n\r\n")
+        clients[2].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        go.set()
+        for client in clients[:3]:
+            answer = b"".join(iter(lambda client=client: client.recv(4096), b""))  # type: ignore[misc]
+            head, _, body = answer.lower().partition(b"\r\n\r\n")
+            assert (head.count(b"connection: close"), body) == (1, b"ok")
+
+
+def test_a_server_that_ends_answers_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_every_answer_comes_and_says_close(monkeypatch)
+
+
+def test_a_mutant_that_closes_what_is_not_answered_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.Connection, "shutdown", HttpToolsProtocol.shutdown)
+    with pytest.raises((AssertionError, OSError)):
+        check_every_answer_comes_and_says_close(monkeypatch)
+
+
+def test_a_server_that_ends_waits_for_no_client_that_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ending(monkeypatch) as (clients, _):
+        monkeypatch.setattr(server, "FIRST_WITHIN", 0)
+        for client in clients[1:3]:
+            with suppress(ConnectionResetError):
+                assert client.recv(4096) == b""

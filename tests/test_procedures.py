@@ -645,3 +645,24 @@ def test_sqlite_has_none(tmp_path: Any) -> None:
     queue: Queue = database.create_queue("work")
     refuses(BadInput, database.install_procedures, "work")
     queue.drop()
+
+
+@only("postgresql", "mariadb")
+def test_lone_surrogates_are_refused(db: Database) -> None:
+    """As by `push`: no program that reads Unicode could be given them."""
+    queue = db.create_queue("work")
+    db.install_procedures("work")
+    for text in ('{"a": "\\ud83c"}', '"\\udf89\\ud83c"', '"\\\\\\ud83c"', '"\\ud83c\\ud83c\\udf89"'):
+        for verb, given in (
+            ("push", {"payload": text}),
+            ("push", {"payload": "1", "headers": f'{{"h": {text}}}'}),
+            ("push_many", {"messages": f"[{text}]"}),
+            ("push_many", {"messages": "[1]", "headers": f'{{"h": {text}}}'}),
+        ):
+            with session(db, "work") as one, pytest.raises(Exception, match=r"lone surrogate|JSON"):
+                one.call(verb, **given)
+    whole = ['"\\ud83c\\udf89"', '"\\\\ud83c"', '"\\\\\\\\ud83c"', '"\\ud7ff\\ue000"']
+    with session(db, "work") as one:
+        for text in whole:
+            one.call("push", payload=text)
+    assert [message.payload for message in queue.peek()] == [json.loads(text) for text in whole]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import logging
@@ -28,8 +29,11 @@ from click.testing import CliRunner
 
 from tablequeue import Database, connect
 from tablequeue.cli import main
+from tablequeue.errors import BadInput
 from tablequeue.sqs import app, queues
 from tablequeue.sqs.app import LARGEST_BODY, SqsApp
+from tablequeue.sqs.declared import POLICY, declared, make
+from tablequeue.sqs.housekeeping import tidy
 from tests.sqs.support import client, serving
 from tests.sqs.test_messages import received, refused
 
@@ -168,6 +172,19 @@ def test_a_handle_works_in_another_process(sqs: Any, queue_url: str, db: Databas
     with serving(app(db)) as other:
         client(other).delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
     assert db.queue("orders").stats().in_progress == 0
+
+
+def test_queues_that_others_have_dropped_are_forgotten(endpoint: SqsApp, sqs: Any, db: Database) -> None:
+    """Those that the endpoint has made, and those of Python: nothing is asked for them any more."""
+    db.create_queue("python", payload="text")
+    for name in ("dropped", "kept"):
+        sqs.create_queue(QueueName=name)
+    for name in ("dropped", "kept", "python"):
+        sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"], MessageBody="x")
+    for name in ("dropped", "python"):
+        db.queue(name).drop()
+    asyncio.run(tidy(endpoint.endpoint.queues))
+    assert [hosted.name for hosted in endpoint.endpoint.queues.all()] == ["kept"]
 
 
 def test_a_signal_ends_the_program_and_answers_those_who_wait(tmp_path: Path) -> None:
@@ -318,6 +335,44 @@ def test_queues_of_a_file_are_made_at_the_start(tmp_path: Path) -> None:
             assert running.wait(60) == 1
             assert running.stderr is not None
             assert words in running.stderr.read()
+
+
+@pytest.mark.parametrize("order", ["abcd", "cbda", "dcba"])
+def test_declared_dead_letter_queues_may_be_in_any_order(db: Database, tmp_path: Path, order: str) -> None:
+    """A chain: by name, by ARN in a table, and by ARN in a text."""
+    arn = "arn:aws:sqs:us-east-1:000000000000"
+    policies = {
+        "a": '{queue = "b", maxReceiveCount = 2}',
+        "b": f'{{deadLetterTargetArn = "{arn}:c", maxReceiveCount = 2}}',
+        "c": json.dumps(json.dumps({"deadLetterTargetArn": f"{arn}:d", "maxReceiveCount": 2})),
+    }
+    file = tmp_path / "queues.toml"
+    file.write_text("".join(f"[{name}]\n{POLICY} = {policies.get(name, chr(39) * 2)}\n" for name in order))
+    asyncio.run(make(app(db).endpoint, declared(file)))
+    assert [db.queue(name).definition.dead_letter_to for name in "abcd"] == ["b", "c", "d", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[orders]\ntags = "shop"', "orders.tags is no table"),
+        ("[orders]\ntags = {since = 2026-01-01}", "since of orders is no text"),
+        ("[orders]\ntags = {teams = ['a', 'b']}", "teams of orders is no text"),
+        ('[orders]\ntags = {team = "\\u0001"}', "Invalid characters found"),
+        ("[orders]\nDelaySeconds = 10:00:00", "DelaySeconds of orders is no text"),
+        ('[orders]\nRedrivePolicy = {queue = "dead", maxReceiveCount = 2026-01-01}', "RedrivePolicy of orders is no"),
+        (
+            '[ring]\nRedrivePolicy = {queue = "other", maxReceiveCount = 1}\n'
+            '[other]\nRedrivePolicy = {queue = "ring", maxReceiveCount = 1}',
+            "Dead letter target does not exist",
+        ),
+    ],
+)
+def test_declared_queues_that_cannot_be_are_refused(db: Database, tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "queues.toml"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=words):
+        asyncio.run(make(app(db).endpoint, declared(file)))
 
 
 def test_the_command_line_makes_fifo_queues(tmp_path: Path, db: Database, sqs: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -282,3 +283,29 @@ def test_a_broken_mutant_is_caught(
     queue = queue_of(place.open_with(mutant(kind.engine_class)))
     with pytest.raises((AssertionError, pytest.fail.Exception, TablequeueError)):
         check(queue, place.open().queue("work"), write)
+
+
+LONE = ['{"a": "\\ud83c"}', '"\\udf89\\ud83c"', '["\\uD83C\\n"]', '"\\\\\\ud83c"', '"\\ud83c\\ud83c\\udf89"']
+WHOLE = ['"\\ud83c\\udf89"', '"\\\\ud83c"', '"\\\\\\\\ud83c"', '"\\ud7ff\\ue000"', '"\U0001f389 \\u0000"']
+
+
+def check_lone_surrogates(db: Database, write: str) -> None:
+    """JSON with a lone surrogate is refused, as by `push`; what only looks like one is taken."""
+    queue = queue_of(db, payload="json")
+    for text in LONE:
+        for columns in ({"payload": [text]}, {"payload": ["1"], "headers": [f'{{"h": {text}}}']}):
+            assert "lone surrogate" in refuses(BadPayload, staged, queue, write, **columns).cause
+    staging.publish(queue, write, [staged(queue, write, payload=WHOLE)])
+    assert [message.payload for message in queue.peek()] == [json.loads(text) for text in WHOLE]
+
+
+def test_lone_surrogates_are_refused(db: Database, write: str) -> None:
+    check_lone_surrogates(db, write)
+
+
+def test_a_mutant_that_takes_lone_surrogates_is_caught(
+    db: Database, write: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "has_lone_surrogate", lambda text: False)
+    with pytest.raises((pytest.fail.Exception, AssertionError, TablequeueError)):
+        check_lone_surrogates(db, write)

@@ -14,6 +14,7 @@ from tablequeue.bulk.arrow import ROWS, TIME
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.ext import context_of
+from tablequeue.model.payload import has_lone_surrogate
 from tablequeue.topic import Topic
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Params
@@ -223,6 +224,9 @@ def _checked(queue: Consumer | Topic, given: Iterable[pa.RecordBatch]) -> Iterat
             raise BadPayload("A payload is null.", "Leave such rows out; nothing was pushed.")
         if "headers" in arrays:
             _check_objects(arrays["headers"])
+            _check_surrogates(arrays["headers"])
+        if queue.definition.payload == "json":
+            _check_surrogates(arrays["payload"])
         if queue.definition.needs_groups and ("group" not in arrays or arrays["group"].null_count):
             raise BadInput(f"{queue.name!r} has groups, and a row has none.", "Give each row its group.")
         for name in ("group", "key"):
@@ -243,6 +247,16 @@ def _check_objects(headers: pa.Array) -> None:
     """Refuse headers that do not begin as JSON objects do. That they are JSON is checked with the payloads."""
     if not pc.all(pc.match_substring_regex(headers, r"^\s*\{"), min_count=0).as_py():
         raise BadPayload("Headers are no JSON object.", "Make them by to_json(struct(...)); nothing was pushed.")
+
+
+def _check_surrogates(texts: pa.Array) -> None:
+    """Refuse JSON with a lone surrogate, as `push` does. Arrow finds the few rows that have surrogates at all."""
+    escaped = texts.filter(pc.match_substring_regex(texts, r"\\u[dD][89a-fA-F]"))
+    if any(has_lone_surrogate(text) for text in escaped.to_pylist()):
+        raise BadPayload(
+            "A payload or headers have a lone surrogate, which is no Unicode text.",
+            "Replace it, or use a bytes queue; nothing was pushed.",
+        )
 
 
 def _check_row(queue: Consumer | Topic, row: dict[str, Any]) -> None:

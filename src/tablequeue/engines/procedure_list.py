@@ -50,6 +50,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "call_back": Procedure(needs="batches"),
     "callback": Procedure(needs="batches"),
     "progress": Procedure(needs="batches"),
+    "characters": Procedure(of="queue topic"),
     "cancel_all": Procedure(needs="batches"),
     "settle": Procedure(needs="batches"),
     "end_batches": Procedure(needs="batches"),

@@ -32,7 +32,10 @@ BACKLOG = 2048
 """Connections that wait until they are accepted."""
 STEPS = 8
 """Steps of the event loop from a connection's accept until its file is closed, if it is refused. There are five."""
+FIRST_WITHIN = 1.0
+"""Seconds in which a client must have sent its first request when the server ends."""
 _LOOK_EVERY = 1.0
+_CLOSE = (b"connection", b"close")
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -87,6 +90,8 @@ class _Server(uvicorn.Server):
             listener.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # All answers from now on: also those on connections that are just being accepted.
+        self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
         if self._stop is not None:
             self._stop()
         await super().shutdown(sockets)
@@ -113,7 +118,7 @@ class Connection(HttpToolsProtocol):
         """Bytes that came since the last request; None while its body comes."""
         self._since = self.loop.time()
         """When the connection was last seen without a part of a request, or of an answer, on its way."""
-        self._refused = False
+        self._refused = self._asked = False
         if len(self.connections) > most_connections():
             transport.abort()
 
@@ -132,8 +137,13 @@ class Connection(HttpToolsProtocol):
             raise ValueError  # to uvicorn the request is not a valid one
         super().on_message_begin()
 
+    def shutdown(self) -> None:
+        """Close the connection, unless an answer is due: then behind that answer."""
+        if (self._asked and self._head == 0) or (self.cycle is not None and not self.cycle.response_complete):
+            super().shutdown()
+
     def on_headers_complete(self) -> None:
-        self._head = None
+        self._head, self._asked = None, True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -142,7 +152,9 @@ class Connection(HttpToolsProtocol):
 
     def is_overdue(self, now: float) -> bool:
         """Whether the client has taken too long for a part of a request, or to read an answer."""
-        if self.transport.get_write_buffer_size() > 0:
+        if not self._asked and _CLOSE in self.server_state.default_headers:
+            within = FIRST_WITHIN
+        elif self.transport.get_write_buffer_size() > 0:
             within = TAKEN_WITHIN
         elif self._head is None:
             within = BODY_WITHIN

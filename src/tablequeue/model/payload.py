@@ -217,6 +217,18 @@ def _of_another_type(value: Any, held: str) -> BadPayload:
     )
 
 
+# In JSON, as escapes. Backslashes that are escaped themselves are taken out first, then whole pairs.
+_ESCAPED_PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..", re.DOTALL)
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def has_lone_surrogate(json_text: str) -> bool:
+    """Whether a JSON text has a lone surrogate as an escape, which stands for no Unicode text."""
+    if _ESCAPED_SURROGATE.search(json_text) is None:
+        return False
+    return _ESCAPED_SURROGATE.search(_ESCAPED_PAIR.sub(" ", json_text.replace("\\\\", " "))) is not None
+
+
 def _has_surrogate(text: str) -> bool:
     try:
         text.encode()

@@ -141,6 +141,7 @@ class SqsApp:
             name = request.operation.name
             call = Call(self.endpoint, request.parameters, self._place(scope, headers), _base(scope, headers))
             call.trace = headers.get("x-amzn-trace-id") or None
+            call.in_xml = wire.in_xml
             if name == "ReceiveMessage":
                 await self._received(wire, request, call, scope, receive, send, id)
                 return

@@ -28,23 +28,32 @@ def declared(path: Path) -> dict[str, dict[str, Any]]:
         tables = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"The file of queues cannot be read: {error}.", remedy) from None
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise BadInput(f"In the file of queues {name} is no table.", remedy)
     found = {}
     for name, table in tables.items():
+        tags = table.get("tags", {}) if isinstance(table, dict) else {}
+        for part, value in ((name, table), (f"{name}.tags", tags)):
+            if not isinstance(value, dict):
+                raise BadInput(f"In the file of queues {part} is no table.", remedy)
         attributes = {key: value for key, value in table.items() if key != "tags"}
+        for key, value in [*attributes.items(), *tags.items()]:
+            if not _plain(value) or (value is tags.get(key) and isinstance(value, list | dict)):
+                raise BadInput(
+                    f"In the file of queues {key} of {name} is no text, number or truth value.",
+                    "Write it in quotes, as a number, or as true or false.",
+                )
         if is_fifo(name):
             attributes.setdefault("FifoQueue", True)
-        tags = {key: _text(value) for key, value in table.get("tags", {}).items()}
-        found[name] = {"QueueName": name, "Attributes": attributes, "tags": tags}
+        found[name] = {
+            "QueueName": name,
+            "Attributes": attributes,
+            "tags": {key: _text(value) for key, value in tags.items()},
+        }
     return found
 
 
 async def make(endpoint: Endpoint, queues: Mapping[str, Mapping[str, Any]]) -> None:
     """Make the queues that are not there. `BadInput` for one that cannot be made, or that has other attributes."""
-    # Those with a redrive policy come after the queues that it names.
-    for name in sorted(queues, key=lambda name: POLICY in queues[name]["Attributes"]):
+    for name in _in_order(queues):
         attributes = {}
         for key, value in queues[name]["Attributes"].items():
             if key == POLICY and isinstance(value, dict) and "queue" in value:
@@ -58,6 +67,39 @@ async def make(endpoint: Endpoint, queues: Mapping[str, Mapping[str, Any]]) -> N
                 f"The queue {name} of the file cannot be made: {error.message}.".replace("..", "."),
                 "Change the file, or change the queue by SetQueueAttributes, or delete it.",
             ) from None
+
+
+def _in_order(queues: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the names, each behind that of its dead-letter queue. Of a ring one has no place: it is refused."""
+    ordered: dict[str, None] = {}
+
+    def put(name: str, behind: frozenset[str]) -> None:
+        target = _target(queues[name]["Attributes"].get(POLICY))
+        if target is not None and target in queues and target not in behind:
+            put(target, behind | {target})
+        ordered[name] = None
+
+    for name in queues:
+        put(name, frozenset({name}))
+    return [*ordered]
+
+
+def _target(policy: Any) -> str | None:
+    """Return the name of the dead-letter queue of a policy, if it has one: by name, or at the end of its ARN."""
+    try:
+        value = json.loads(policy) if isinstance(policy, str) else policy
+        return str(value["queue"] if "queue" in value else value["deadLetterTargetArn"]).rpartition(":")[2]
+    except (ValueError, TypeError, KeyError):
+        return None  # what is wrong with it is said when the queue is made
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value of TOML has a text in JSON: dates and times have none."""
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _text(value: Any) -> str:

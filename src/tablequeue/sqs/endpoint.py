@@ -44,6 +44,7 @@ class Call:
     place      the account and the region of the client.
     base       the URL of the endpoint, as the client reached it.
     trace      the header X-Amzn-Trace-Id of the request; None without it.
+    in_xml     whether the answer is XML, which cannot have every character.
     claimed    what a receive has claimed, to release it if the response cannot be sent.
     """
 
@@ -52,6 +53,7 @@ class Call:
     place: Place
     base: str
     trace: str | None = None
+    in_xml: bool = False
     claimed: list[AsyncClaim] = field(default_factory=list)
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""What the endpoint does from time to time: delete messages whose retention is over, for good."""
+"""What the endpoint does from time to time: delete expired messages for good, and forget queues that are gone."""
 
 from __future__ import annotations
 
@@ -34,12 +34,18 @@ class Housekeeping:
 
 
 async def tidy(queues: Queues) -> None:
-    """Delete the expired messages of the queues that were made through the endpoint.
+    """Delete the expired messages of the queues that were made through the endpoint. Forget those that are gone.
 
     They keep no history, so an expired message is a dead letter there. In any other queue it stays.
     """
+    try:
+        there = await queues.db.queues()
+    except TablequeueError:
+        return  # the next round tries again
     for hosted in queues.all():
-        if hosted.settings.seed and not hosted.settings.definition.keeps_history:
+        if hosted.queue.name not in there:
+            queues.forget(hosted.name)
+        elif hosted.settings.seed and not hosted.settings.definition.keeps_history:
             try:
                 await hosted.queue.purge_dead(_expired)
             except TablequeueError:

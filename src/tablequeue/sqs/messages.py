@@ -126,6 +126,19 @@ def check_body(body: str) -> None:
         )
 
 
+def check_xml(value: Any) -> None:
+    """Raise ValueError for a text in a result that no XML can have."""
+    match value:
+        case str():
+            if bad := _BAD_CHARACTER.search(value):
+                raise ValueError(f"no XML can have the character U+{ord(bad[0]):04X}")
+        case dict():
+            check_xml([*value, *value.values()])
+        case list():
+            for each in value:
+                check_xml(each)
+
+
 def payload_of(body: str, payload: PayloadType) -> Any:
     """Return what to push for a body, into a queue with payloads of that type."""
     match payload:
@@ -145,14 +158,18 @@ def payload_of(body: str, payload: PayloadType) -> Any:
 
 
 def body_of(payload: Any, type: PayloadType) -> str:
-    """Return the body of a message: text as it is, bytes as base64, JSON as its text."""
+    """Return the body of a message: text as it is, bytes as base64, JSON as its text.
+
+    What no body of SQS has is escaped in JSON: half a pair of surrogates, and the two characters that are none.
+    """
     match type:
         case "text":
             return payload
         case "bytes":
             return base64.b64encode(payload).decode()
         case "json":
-            return json.dumps(payload, ensure_ascii=False)
+            body = json.dumps(payload, ensure_ascii=False)
+            return json.dumps(payload) if _BAD_CHARACTER.search(body) else body
 
 
 # -- attributes ------------------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ class Request(NamedTuple):
 class Wire(Protocol):
     """A protocol: it reads requests, and writes results and errors."""
 
+    in_xml: bool
+
     def read(self, path: str, query: str, body: bytes) -> Request: ...
     def result(self, operation: OperationModel, result: Mapping[str, Any], id: str) -> Answer: ...
     def error(self, error: SqsError, id: str) -> Answer: ...
@@ -59,6 +61,8 @@ def wire(headers: Mapping[str, str]) -> Wire:
 
 class Json:
     """AWS JSON 1.0: the operation is a header, the parameters are the body."""
+
+    in_xml = False
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -87,6 +91,8 @@ class Json:
 
 class Query:
     """The query protocol: the operation and the parameters are fields of a form, or of the URL."""
+
+    in_xml = True
 
     def read(self, path: str, query: str, body: bytes) -> Request:
         try:
@@ -128,6 +134,8 @@ class Query:
 
 class QueryInJson(Query):
     """The query protocol with answers in JSON, for clients that accept nothing else."""
+
+    in_xml = False
 
     def result(self, operation: OperationModel, result: Mapping[str, Any], id: str) -> Answer:
         name = operation.name

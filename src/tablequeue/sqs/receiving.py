@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
+from time import monotonic
 from typing import Any
 
 from tablequeue.aio.consumer import AsyncClaim
@@ -17,8 +20,12 @@ from tablequeue.sqs.hosted import Hosted
 from tablequeue.sqs.messages import OURS, Handle
 from tablequeue.sqs.sending import check_id
 
+log = logging.getLogger("tablequeue.sqs")
+
 LONGEST_WAIT = 20
 MOST = 10
+UNFIT = (ValueError, TypeError)
+"""What a message raises that cannot be shown: programs push other texts and headers than SQS takes."""
 
 
 async def receive_message(call: Call) -> Result:
@@ -35,19 +42,38 @@ async def receive_message(call: Call) -> Result:
         raise invalid(attempt, "ReceiveRequestAttemptId", words)
     check_id("ReceiveRequestAttemptId", attempt)
     lease = float(settings.visibility if visibility is None else visibility)
-    claims = await _again(call, hosted, attempt, lease) if attempt else []
-    if not claims:
-        seconds = settings.wait if wait is None else wait
-        claims = await _received(hosted, 1 if number is None else number, lease, seconds)
-        if attempt and claims:
-            call.endpoint.attempts.keep(hosted.seed, attempt, claims)
-    call.claimed = claims
+    end = monotonic() + (settings.wait if wait is None else wait)
     names = call.get("MessageAttributeNames", ())
-    found = [await _message(call, hosted, claim, lease, system, names) for claim in claims]
+    found: list[dict[str, Any]] = []
+    call.claimed = await _again(call, hosted, attempt, lease) if attempt else []
+    while not found:
+        if not call.claimed:
+            seconds = max(0.0, end - monotonic())
+            call.claimed = await _received(hosted, 1 if number is None else number, lease, seconds)
+        if not call.claimed:
+            break
+        for claim in [*call.claimed]:
+            try:
+                found.append(await _message(call, hosted, claim, lease, system, names))
+            except UNFIT as error:
+                call.claimed.remove(claim)
+                await _set_apart(hosted, claim, error)
+    if attempt and found:
+        call.endpoint.attempts.keep(hosted.seed, attempt, call.claimed)
+    if found and not lease:  # visible again at once, and received
+        with suppress(LeaseLost):
+            await hosted.queue.extend_many(call.claimed, 0)
     return {"Messages": found} if found else {}
 
 
-async def _received(hosted: Hosted, number: int, lease: float, seconds: int) -> list[AsyncClaim]:
+async def _set_apart(hosted: Hosted, claim: AsyncClaim, error: Exception) -> None:
+    """Make a message a dead letter that no client of the protocol can read: those behind it are received."""
+    log.warning("%s: message %d cannot be received: %s", hosted.name, claim.id, error)
+    with suppress(LeaseLost):
+        await claim.fail(f"It cannot be received as a message of SQS: {error}", retry=False)
+
+
+async def _received(hosted: Hosted, number: int, lease: float, seconds: float) -> list[AsyncClaim]:
     """Claim messages; none while as many are in flight as there may be."""
     if await hosted.in_flight.is_full():
         if not hosted.settings.fifo and not seconds:
@@ -104,6 +130,8 @@ async def _message(
     if names and (chosen := messages.chosen(messages.attributes_of(headers), names)):
         found["MD5OfMessageAttributes"] = messages.md5_of(chosen)
         found["MessageAttributes"] = chosen
+    if call.in_xml:
+        messages.check_xml(found)
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tablequeue.sqs.attributes import TAG
 from tablequeue.sqs.endpoint import Call, Result
 from tablequeue.sqs.errors import bad_parameter, missing
+from tablequeue.sqs.messages import check_text
 
 MOST = 50
 LONGEST_KEY, LONGEST_VALUE = 128, 256
@@ -44,3 +45,5 @@ def check(tags: Mapping[str, str], queue: str) -> None:
         raise bad_parameter(f"Tag keys must be between 1 and {LONGEST_KEY} characters in length.")
     if not all(len(text) <= LONGEST_VALUE for text in tags.values()):
         raise bad_parameter(f"Tag values must be between 0 and {LONGEST_VALUE} characters in length.")
+    for text in [*tags, *tags.values()]:
+        check_text(text)

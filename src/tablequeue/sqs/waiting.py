@@ -148,7 +148,7 @@ def give_back(queue: AsyncQueue, claims: list[AsyncClaim]) -> None:
 
 
 async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
-    """Claim up to `n` messages; with a lease of 0 they are visible again at once, and count as received.
+    """Claim up to `n` messages; for a lease of 0 the caller ends it, when it has shown them.
 
     In a FIFO queue: as many as there are of one group, and then of the next groups. Groups take turns.
     """
@@ -160,8 +160,6 @@ async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
             if not more:
                 break
             claims += more
-        if claims and not lease:
-            await queue.extend_many(claims, 0)
     except BaseException:
         give_back(queue, claims)
         raise

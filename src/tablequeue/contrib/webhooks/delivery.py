@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from tablequeue.worker import DeadLetter, Done, Outcome, Retry
 
 SCHEMES = {"http": 80, "https": 443}
 GONE = 410
+_SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_WAIT = 86400.0
 SHOWN = 200
 """How many bytes of an answer, and of the reason beside its status, are kept as the error of an attempt."""
@@ -77,6 +79,8 @@ class Webhooks:
         if endpoint is None:
             return Done()
         body = json.dumps(message.payload, ensure_ascii=False, separators=(",", ":"))
+        if _SURROGATE.search(body):  # a lone one: it can only be escaped
+            body = json.dumps(message.payload, separators=(",", ":"))
         try:
             return self._post(endpoint.url, body.encode(), signed(message, body, endpoint.secrets))
         except BadInput as error:

@@ -20,6 +20,7 @@ drop function if exists tq_emails_options;
 drop function if exists tq_emails_notify;
 drop function if exists tq_emails_list;
 drop function if exists tq_emails_claim;
+drop function if exists tq_emails_characters;
 drop function if exists tq_emails_check;
 
 -- Drop the table of reported progress, if there is one.

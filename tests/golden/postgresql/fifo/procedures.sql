@@ -3,7 +3,7 @@ do $$
     begin
         perform set_config('tablequeue.there', coalesce(string_agg(oid || ':' || ctid, ' '), ''), false)
         from pg_proc
-        where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history');
+        where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_characters', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history');
     end
     $$;
 
@@ -34,6 +34,19 @@ create or replace function public.tq_emails_check(
     begin
         if refusal is not null then
             raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
+        end if;
+    end;
+    $$;
+
+-- public.tq_emails_characters: refuse JSON with a lone surrogate as an escape, which is no Unicode text. For procedures that push.
+-- Backslashes that are escaped themselves are taken out first, then whole pairs.
+create or replace function public.tq_emails_characters(p_json json) returns void language plpgsql as $$
+    begin
+        if cast(p_json as text) ~ E'\\\\u[dD][89a-fA-F]' and regexp_replace(
+            replace(cast(p_json as text), E'\\\\', ' '), E'\\\\u[dD][89abAB]..\\\\u[dD][c-fC-F]..', ' ', 'g'
+        ) ~ E'\\\\u[dD][89a-fA-F]' then
+            raise exception using errcode = 'TQ001',
+                message = 'The JSON has a lone surrogate, which is no Unicode text.', hint = 'Replace it.';
         end if;
     end;
     $$;
@@ -97,6 +110,7 @@ create or replace function public.tq_emails_list(p_messages json, p_each boolean
             raise exception using errcode = 'TQ001', message = 'The messages are no JSON array.',
                 hint = 'Give an array, as [1, 2].';
         end if;
+        perform public.tq_emails_characters(p_messages);
         payloads := array(
             select
                 cast(payload as text)
@@ -320,10 +334,12 @@ create or replace function public.tq_emails_push(
         if p_payload is null then
             raise exception using errcode = 'TQ001', message = 'The payload is null.', hint = 'Give the message one.';
         end if;
+        perform public.tq_emails_characters(p_payload);
         if json_typeof(p_headers) <> 'object' then
             raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
                 hint = 'Give an object, or leave them out.';
         end if;
+        perform public.tq_emails_characters(p_headers);
         if not isfinite(p_now) then
             raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.',
                 hint = 'Give a time, or leave it out.';
@@ -396,6 +412,7 @@ create or replace function public.tq_emails_push_many(
             raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
                 hint = 'Give an object, or leave them out.';
         end if;
+        perform public.tq_emails_characters(p_headers);
         if not isfinite(p_now) then
             raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.',
                 hint = 'Give a time, or leave it out.';
@@ -1055,7 +1072,7 @@ do $$
         for made, outdated in
             select cast(oid as regprocedure), oid || ':' || ctid = any(there)
             from pg_proc, string_to_array(current_setting('tablequeue.there'), ' ') as there
-            where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history')
+            where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_characters', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history')
         loop
             if outdated then
                 execute format('drop function %s', made);

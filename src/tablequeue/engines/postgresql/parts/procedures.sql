@@ -26,12 +26,16 @@ order by row_number() over (partition by slot order by id), slot <= served, slot
 if p_payload is null then
     raise exception using errcode = 'TQ001', message = 'The payload is null.', hint = 'Give the message one.';
 end if;
+-- [json]
+perform {queue}_characters(p_payload);
+-- [end]
 
 -- name: checked_headers
 if json_typeof(p_headers) <> 'object' then
     raise exception using errcode = 'TQ001', message = 'The headers are no JSON object.',
         hint = 'Give an object, or leave them out.';
 end if;
+perform {queue}_characters(p_headers);
 
 -- name: checked_now
 if not isfinite(p_now) then

@@ -50,6 +50,20 @@ create or replace function {queue}_check(
     end;
     $$;
 
+-- name: characters
+-- {queue}_characters: refuse JSON with a lone surrogate as an escape, which is no Unicode text. For procedures that push.
+-- Backslashes that are escaped themselves are taken out first, then whole pairs.
+create or replace function {queue}_characters(p_json json) returns void language plpgsql as $$
+    begin
+        if cast(p_json as text) ~ E'\\\\u[dD][89a-fA-F]' and regexp_replace(
+            replace(cast(p_json as text), E'\\\\', ' '), E'\\\\u[dD][89abAB]..\\\\u[dD][c-fC-F]..', ' ', 'g'
+        ) ~ E'\\\\u[dD][89a-fA-F]' then
+            raise exception using errcode = 'TQ001',
+                message = 'The JSON has a lone surrogate, which is no Unicode text.', hint = 'Replace it.';
+        end if;
+    end;
+    $$;
+
 -- name: list
 -- {queue}_list: the payloads of a JSON array of messages: its elements, or with p_each their fields `payload`. For
 -- push_many and push_each. Refuses what is no such array.
@@ -61,6 +75,7 @@ create or replace function {queue}_list(p_messages json, p_each boolean) returns
             raise exception using errcode = 'TQ001', message = 'The messages are no JSON array.',
                 hint = 'Give an array, as [1, 2].';
         end if;
+        perform {queue}_characters(p_messages);
         payloads := array(
             select
                 -- [json]
