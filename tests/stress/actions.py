@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from time import monotonic, sleep
 
 import sqlalchemy as sa
 
-from tablequeue import TablequeueError
+from tablequeue import LeaseLost, TablequeueError
 from tablequeue.errors import Empty
 from tests.stress.client import KEYS, Client, Held
 from tests.stress.mix import LEASE, ordered
@@ -67,7 +67,7 @@ def push_late(client: Client, chance: random.Random) -> None:
     """Push in one to three transactions in turn, which stay open and end in another order."""
     with ExitStack() as stack:
         number = chance.choice([1, 2, 2, 3]) if client.setting.side_by_side else 1
-        open_ones = [stack.enter_context(client.transaction()) for _ in range(number)]
+        open_ones = [stack.enter_context(client.transaction(chance)) for _ in range(number)]
         same = open_queue(client, chance)
         for _ in range(chance.randint(1, 2)):
             for txn in open_ones:
@@ -191,7 +191,7 @@ def finish_batch(client: Client, chance: random.Random, batch: Sequence[Held]) -
 
 
 def complete_in_a_transaction(client: Client, chance: random.Random, batch: Sequence[Held]) -> None:
-    with client.transaction() as txn:
+    with client.transaction(chance) as txn:
         client.complete(batch, txn)
         effect(client, chance, txn)
         hold_open(client, chance)
@@ -201,7 +201,7 @@ def complete_in_a_transaction(client: Client, chance: random.Random, batch: Sequ
 def take(client: Client, chance: random.Random) -> None:
     """Take or claim in a transaction that also has an effect, and commit or roll back."""
     queue = any_queue(client, chance)
-    with client.transaction() as txn:
+    with client.transaction(chance) as txn:
         if chance.random() < 0.6 or queue == "once":
             batch = client.take(queue, chance.choice([1, 1, 5, 300 if "large" in client.mix.kinds else 5]), txn)
         else:
@@ -209,6 +209,21 @@ def take(client: Client, chance: random.Random) -> None:
             if batch and chance.random() < 0.5:
                 client.complete(batch, txn)
                 batch = []
+        effect(client, chance, txn)
+        hold_open(client, chance)
+        end(chance, txn)
+
+
+def lose(client: Client, chance: random.Random) -> None:
+    """Complete in a transaction what was lost since it began; go on after the refusal, and commit or roll back."""
+    queue = any_queue(client, chance, but=["once"])
+    with client.transaction(chance) as txn:
+        batch = client.pop(queue, 1)
+        if batch:
+            client.extend(batch[0], 0)
+            pop(client, chance)
+            with suppress(LeaseLost):
+                client.complete(batch, txn)
         effect(client, chance, txn)
         hold_open(client, chance)
         end(chance, txn)
@@ -303,6 +318,7 @@ ACTIONS: list[tuple[str | None, int, Action]] = [
     ("backlog", 2, flood),
     ("late", 3, push_late),
     ("take", 3, take),
+    ("take", 2, lose),
     ("keys", 3, push_with_a_key),
     ("consume", 1, consume),
     ("consume", 1, receive),

@@ -265,15 +265,31 @@ class Client:
             yield note
 
     @contextmanager
-    def transaction(self) -> Iterator[Txn]:
-        """Run a transaction of the client. It is rolled back unless the block ends it."""
+    def transaction(self, chance: random.Random) -> Iterator[Txn]:
+        """Run a transaction of the client, at some isolation level. It is rolled back unless the block ends it.
+
+        It may have a snapshot from before what others do meanwhile.
+        """
+        levels = LEVELS.get(self.engine.dialect.name, ())
         with self.engine.connect() as connection:
+            if levels and chance.random() < 0.7:
+                connection = connection.execution_options(isolation_level=chance.choice(levels))
+            if levels and chance.random() < 0.5:
+                connection.exec_driver_sql("select count(*) from tq_queues").scalar()
+                sleep(chance.random() * 0.02)
             txn = Txn(f"{self.who}/{next(self.numbers)}", connection, self.ledger)
             try:
                 yield txn
             finally:
                 if not txn.ended:
                     txn.rollback()
+
+
+# The isolation levels of callers' transactions, where transactions write side by side.
+LEVELS = {
+    "postgresql": ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"),
+    **dict.fromkeys(("mysql", "mariadb"), ("READ COMMITTED", "REPEATABLE READ")),
+}
 
 
 class Txn:
