@@ -76,7 +76,7 @@ class SteppingCursor:
 
         return self._cursor.executemany(statement, counted())
 
-    def packet(self, statements: str) -> Any:
+    def packet(self, statements: Sequence[str]) -> Any:
         """Run several statements, between which the server goes on by itself: one step."""
         result = self._cursor.packet(statements)
         self._steps.step("packet")
@@ -89,10 +89,10 @@ class SteppingCursor:
         self._steps.step("end of the copy")
 
 
-def torn(self: SteppingCursor, statements: str) -> Any:
+def torn(self: SteppingCursor, statements: Sequence[str]) -> Any:
     """Send the statements of a packet one by one, as the packet of a mutant does."""
     found = []
-    for statement in statements.split(";\n"):
+    for statement in statements:
         self.execute(statement)
         if self._cursor.description:
             found.append(self._cursor.fetchall())

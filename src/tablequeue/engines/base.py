@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from threading import Lock
 from types import MappingProxyType
@@ -171,6 +172,10 @@ class EngineBase(Words):
 
     def opened(self, sa_engine: sa.Engine) -> None:
         """Note what is needed of the Engine that makes our connections."""
+
+    def connecting(self) -> AbstractContextManager[None]:
+        """Bound how long a new connection, made in the block, waits for the server; unless the Engine bounds it."""
+        return nullcontext()
 
     def missing(self) -> str | None:
         """Return the path of a missing database file that a connection would create; else None.

@@ -7,6 +7,8 @@ from select import POLLIN, poll
 from time import monotonic
 from typing import Any, TypeVar
 
+from tablequeue.engines.silence import Watch
+
 Cursor = Any  # a DB-API cursor: the drivers share no type
 T = TypeVar("T")
 
@@ -19,6 +21,9 @@ class RawConnection:
         self.cursor = cursor
         self.opened_at = self.used_at = monotonic()
         """The times, on this process's monotonic clock, of its beginning and of the end of the last call on it."""
+
+    def watch(self, watch: Watch) -> None:
+        """Ask the watch from now on while no answer comes, as in silence.py, if the driver allows that."""
 
     def transact(self, work: Callable[[], T]) -> T:
         """Do the work in a transaction. After an error the transaction stays open, and the caller rolls it back."""

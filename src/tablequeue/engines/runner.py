@@ -28,6 +28,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
 from tablequeue.engines.operations import OPERATIONS
 from tablequeue.engines.params import Params
+from tablequeue.engines.silence import Watch
 from tablequeue.engines.table import Statements, Table
 from tablequeue.errors import (
     BadInput,
@@ -80,6 +81,7 @@ class Runner:
         self._gate = Condition()
         self._forking = False
         self._opening = 0
+        self._watch = Watch(self._connect_and_close)
         recycle: int = sa_engine.pool._recycle  # noqa: SLF001  (SQLAlchemy has no public way to the option pool_recycle)
         self._longest = recycle if recycle > -1 else inf
         _runners.add(self)
@@ -214,6 +216,7 @@ class Runner:
         self._gate = Condition()
         self._forking = False
         self._opening = 0
+        self._watch = Watch(self._connect_and_close)
         self.notifier = self._new_notifier()  # the thread of the old one is the parent's
         self.sa_engine.dispose(close=False)
 
@@ -285,15 +288,20 @@ class Runner:
     def _made(self) -> RawConnection:
         self.engine.check_url(self.sa_engine.url)
         # An empty pool, with the options and the events that the caller's has now. It takes 50 µs.
-        proxy = self.sa_engine.pool.recreate().connect()
+        with self.engine.connecting():
+            proxy = self.sa_engine.pool.recreate().connect()
         try:
             raw = self.engine.adopt(proxy.dbapi_connection)
+            raw.watch(self._watch)
         except BaseException:
             proxy.invalidate()
             raise
         proxy.detach()
         self._all.append(raw)
         return raw
+
+    def _connect_and_close(self) -> None:
+        self._discard(self._connect())
 
     def _recover(self, raw: RawConnection, error: BaseException, autocommit: bool) -> TablequeueError | None:
         """Roll back. Return our error for the driver's one; None if it is not an error of the driver."""

@@ -16,6 +16,8 @@ from tablequeue import errors
 from tablequeue.engines.connection import Cursor as AnyCursor
 from tablequeue.engines.connection import RawConnection, is_quiet
 from tablequeue.engines.look_alikes import LookAlike, look_alike
+from tablequeue.engines.mysql.answers import packet_answered, watch_answers
+from tablequeue.engines.silence import Watch
 
 # The first versions with SKIP LOCKED.
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 1)}
@@ -76,18 +78,18 @@ class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
             check_size(query, self.limit)
         return super().execute(query)
 
-    def packet(self, statements: str) -> list[Sequence[Any]]:
+    def packet(self, statements: Sequence[str]) -> list[Sequence[Any]]:
         """Run several statements, which have their values, in one round trip. Return the rows of those that have some.
 
         The server does not wait between them. An error is that of the first one that fails, and the last one that runs.
         """
-        self.execute(statements)
-        found: list[Sequence[Any]] = []
-        while True:
-            if self.description:
-                found.append(self.fetchall())
-            if not self.nextset():
-                return found
+        results: list[Sequence[Any] | None] = []
+        with packet_answered(self.connection, len(statements), results):
+            self.execute(";\n".join(statements))
+            results.append(self.fetchall() if self.description else None)
+            while self.nextset():
+                results.append(self.fetchall() if self.description else None)
+        return [rows for rows in results if rows is not None]
 
 
 def check_size(query: str | bytes, limit: int) -> None:
@@ -100,6 +102,9 @@ def check_size(query: str | bytes, limit: int) -> None:
 
 
 class MySQLConnection(RawConnection):
+    def watch(self, watch: Watch) -> None:
+        watch_answers(self.dbapi, watch)
+
     def commit(self) -> None:
         super().commit()
         self._unlock()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from tablequeue.engines.columns import TIMES, common_expressions, filled, tables
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
+from tablequeue.engines.mysql.answers import bound_connects, connecting
 from tablequeue.engines.mysql.batches import MySQLBatches
 from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
@@ -171,6 +173,12 @@ class MySQL(Engine):
         return compile_text(text, self.dialect)
 
     # -- connections and errors ------------------------------------------------------------------------------------
+
+    def opened(self, sa_engine: sa.Engine) -> None:
+        bound_connects(sa_engine)
+
+    def connecting(self) -> AbstractContextManager[None]:
+        return connecting()
 
     def adopt(self, dbapi: Any) -> RawConnection:
         connection = adopt(dbapi)

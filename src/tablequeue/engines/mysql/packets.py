@@ -59,5 +59,5 @@ def together(cursor: Cursor, inside: Iterable[str], after: Sequence[str] = ()) -
 
 def sent(cursor: Cursor, statements: Sequence[str]) -> list[Sequence[Row]]:
     """Run statements in one round trip. Return the rows of those that have some."""
-    found: list[Sequence[Row]] = cursor.packet(";\n".join(statements))
+    found: list[Sequence[Row]] = cursor.packet(statements)
     return found

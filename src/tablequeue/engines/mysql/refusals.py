@@ -134,10 +134,10 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         "Try again when the other transaction ended.",
     ),
     (
-        (1969, 3024),
+        (ER.QUERY_INTERRUPTED, 1969, 3024),
         errors.Locked,
         "The database ended the statement: {}.",
-        "Raise max_statement_time of the user, or max_execution_time of MySQL; then try again.",
+        "Try again. If it was a limit, raise max_statement_time of the user, or max_execution_time of MySQL.",
     ),
     (
         (ER.NO_SUCH_TABLE, ER.BAD_TABLE_ERROR),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -16,6 +17,7 @@ from tablequeue import errors
 from tablequeue.engines.connection import Cursor, RawConnection, is_quiet
 from tablequeue.engines.look_alikes import LookAlike, look_alike
 from tablequeue.engines.postgresql.values import Column, Ids, IdsDumper
+from tablequeue.engines.silence import Silence, Watch, watch_machine
 
 # The settings under which the server's times and texts can be read. The server reports when they change.
 READABLE = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8"}
@@ -53,8 +55,39 @@ class PostgreSQLConnection(RawConnection):
     pooled = False
     """Whether each transaction may run in another session, as through PgBouncer: then LISTEN receives nothing."""
 
+    def watch(self, watch: Watch) -> None:
+        dbapi, wait = self.dbapi, self.dbapi.wait
+        watch_machine(dbapi.fileno())
+        dbapi.wait = lambda steps, *given, **options: wait(_watched(steps, dbapi, watch), *given, **options)
+
     def is_open(self) -> bool:
         return not self.dbapi.closed and is_quiet(self.dbapi.fileno())
+
+
+def _watched(steps: Generator[Any, Any, Any], dbapi: Any, watch: Watch) -> Generator[Any, Any, Any]:
+    """Go through the steps of a call of the driver, and ask the watch while nothing comes between two of them.
+
+    The driver ends a step after 0.1 s, with nothing.
+    """
+    send = steps.send
+    try:
+        wanted = next(steps)
+        while True:
+            while ready := (yield wanted):
+                wanted = send(ready)
+            silence, since = Silence(watch), monotonic()
+            while not ready:
+                if monotonic() - since > silence.pause:
+                    silence.question()
+                    since = monotonic()
+                wanted = send(ready)
+                ready = yield wanted
+            wanted = send(ready)
+    except StopIteration as end:
+        return end.value
+    except ConnectionError as error:
+        dbapi.close()
+        raise psycopg.OperationalError(str(error)) from error
 
 
 def refused_server(version: str, host: str = "") -> errors.BadUrl | None:
