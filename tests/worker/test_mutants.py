@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from threading import Event
 from typing import Any
 
 import pytest
 
 from tablequeue import Claim, Database, Queue
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.parts import Part
+from tablequeue.engines.rows import ScheduleRow
 from tablequeue.engines.schedules import Schedules
+from tablequeue.engines.table import Statements, Table
 from tablequeue.ext import waiter_of
 from tablequeue.observe.health import Health
 from tablequeue.worker import Worker, fetcher
+from tablequeue.worker import schedule as worker_schedule
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.health import health
 from tablequeue.worker.heartbeat import Heartbeat
-from tablequeue.worker.schedule import push_due
+from tablequeue.worker.schedule import Schedule, push_due
 from tests.support import counts
 from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
@@ -131,11 +137,45 @@ def check_context(db: Database, queue: Queue) -> None:
     assert [one.error for message in queue.peek(state="scheduled") for one in message.errors] == ["nobody", "nobody"]
 
 
+def check_changed(db: Database, queue: Queue) -> None:
+    """A schedule whose expression changes is not due at a time before."""
+    for cron, hour in (("0 9 * * *", 0), ("0 8 * * *", 20.5)):
+        push_due(db, Schedule("daily", queue.name, cron, "report"), hours(hour))
+    assert not queue.peek()
+
+
+def check_names(db: Database, queue: Queue) -> None:
+    """Schedules whose names differ by a blank are two."""
+    for hour in (0, 1):
+        for name in ("a", "a "):
+            push_due(db, Schedule(name, queue.name, HOURLY.cron, name), hours(hour))
+    assert [message.payload for message in queue.peek()] == ["a", "a "]
+
+
+def check_ahead(db: Database, queue: Queue) -> None:
+    """In the hour that is repeated, the next time is ahead."""
+    now = datetime(2040, 10, 28, 1, 10, tzinfo=UTC)
+    assert push_due(db, Schedule("nightly", queue.name, "30 2 * * *", "x", "Europe/Berlin"), now) > 0
+
+
+def stripped(self: Part, cursor: Cursor, table: Statements, operation: str, params: dict[str, Any]) -> None:
+    """Run the statements of schedules without the blanks at the end of a name, as a padded column compares them."""
+    Part._run(self, cursor, table, operation, {**params, "name": params["name"].rstrip()})
+
+
+def same_cron(self: Schedules, cursor: Cursor, table: Table, params: dict[str, Any]) -> ScheduleRow | None:
+    row = self._row(cursor, table, "schedule_state", params)
+    return row and ScheduleRow(row[0], row[1], params["cron"])
+
+
 def nothing(*args: Any, **options: Any) -> None:
     """Do nothing, in place of a step."""
 
 
-MUTANTS: dict[str, tuple[Check, type, str, Any]] = {
+MUTANTS: dict[str, tuple[Check, Any, str, Any]] = {
+    "a changed expression that nobody notes": (check_changed, Schedules, "schedule_state", same_cron),
+    "names without their blanks": (check_names, Schedules, "_run", stripped),
+    "a next time that has passed": (check_ahead, worker_schedule, "filter", lambda holds, times: times),
     "leases that nobody extends": (check_lease, Heartbeat, "_extend", staticmethod(nothing)),
     "a context that calls share": (check_context, Handler, "call", lambda self, claims: self.function(claims[0])),
     "a due time that is not remembered": (check_once, Schedules, "advance_schedule", lambda *args: True),
@@ -159,6 +199,6 @@ def test_the_worker_passes(db: Database, queue: Queue, name: str) -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_does_not(db: Database, queue: Queue, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, owner, step, fault = MUTANTS[name]
-    monkeypatch.setattr(owner, step, fault)
+    monkeypatch.setattr(owner, step, fault, raising=False)
     with pytest.raises(AssertionError):
         check(db, queue)

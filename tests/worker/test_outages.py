@@ -9,7 +9,6 @@ from threading import Event
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from tablequeue import Claim, Database
 from tablequeue.ext import context_of, waiter_of
@@ -203,25 +202,28 @@ def test_a_worker_without_its_database_lives_and_is_not_ready(
         until(lambda: statuses() == [200, 200, 200], "it is ready again")
 
 
-def test_the_scheduler_goes_on_when_the_server_is_back(own_server: Server, own_place: Place) -> None:  # noqa: F811
+def test_the_scheduler_goes_on_when_the_server_is_back(
+    own_server: Server,  # noqa: F811
+    own_place: Place,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     db = own_place.open()
     queue = db.create_queue("work")
     minutely = Schedule("minutely", "work", "* * * * *", "tick")
-    schedule.state(
-        context_of(queue), minutely.name, datetime(2020, 1, 1, tzinfo=UTC)
-    )  # as if it had last been due then
+    # As if it had last been due then.
+    schedule.state(context_of(queue), minutely.name, "* * * * * UTC", datetime(2020, 1, 1, tzinfo=UTC))
     scheduler = Scheduler(db, [])
+    last = Schedule.last
 
-    def fall(*args: Any) -> None:
-        own_server.kill()
+    def fall(one: Schedule, now: datetime) -> datetime:
+        own_server.kill()  # just before the push
+        return last(one, now)
 
-    sa.event.listen(db.engine, "do_connect", fall)  # here the transaction of the push begins
-    db.engine.dispose()
+    monkeypatch.setattr(Schedule, "last", fall)
     try:
         assert scheduler._push(minutely) == RETRY
     finally:
-        sa.event.remove(db.engine, "do_connect", fall)
+        monkeypatch.setattr(Schedule, "last", last)
         own_server.start()
-    for _ in range(2):  # the first one finds a connection broken
-        scheduler._push(minutely)
+    scheduler._push(minutely)
     assert [message.payload for message in queue.pop_many(10)] == ["tick"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Barrier, Event
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -68,6 +70,41 @@ def test_many_clocks_push_once(place: Place, queue: Queue) -> None:
     assert due == [hours(hour).isoformat() for hour in (1, 2, 3)]
 
 
+def test_a_changed_expression_counts_from_then_on(db: Database, queue: Queue) -> None:
+    """What would have been due before by the new one has no message; what was due by the old one has its own."""
+    nine, eight, in_zone = (
+        Schedule("daily", "work", cron, "report", zone)
+        for cron, zone in (("0 9 * * *", "UTC"), ("0 8 * * *", "UTC"), ("0 8 * * *", "Europe/Berlin"))
+    )
+    push_due(db, nine, hours(-24))
+    push_due(db, nine, hours(-2.9))
+    push_due(db, eight, hours(20.5))  # at 8:30
+    push_due(db, in_zone, hours(23))
+    push_due(db, eight, hours(23.1))
+    assert [message.headers["due"] for message in queue.peek()] == [hours(-3).isoformat()]
+    push_due(db, eight, hours(44))
+    assert [message.headers["due"] for message in queue.peek()] == [hours(-3).isoformat(), hours(44).isoformat()]
+
+
+def test_two_versions_of_a_program_push_each_their_times(db: Database, queue: Queue) -> None:
+    """Workers of both run while one takes the place of the other, and nobody's change counts twice."""
+    quarter, half = Schedule("tick", "work", "15 * * * *", 1), Schedule("tick", "work", "30 * * * *", 2)
+    for one in (quarter, half):
+        push_due(db, one, hours(0))
+    for minute in (15, 30, 75, 90):
+        for one in (quarter, half):
+            push_due(db, one, hours(minute / 60), entered=True)
+    assert [message.payload for message in queue.peek()] == [1, 2, 1, 2]
+
+
+def test_names_that_differ_by_a_blank_or_a_letter(db: Database, queue: Queue) -> None:
+    several = [Schedule(name, "work", "0 * * * *", name) for name in ("a", "a ", "A", "\u00e1", "a  ")]
+    for hour in range(2):
+        for one in several:
+            push_due(db, one, hours(hour))
+    assert [message.payload for message in queue.peek()] == [one.name for one in several]
+
+
 def test_a_push_that_fails_leaves_the_time_to_come(db: Database, queue: Queue) -> None:
     push_due(db, HOURLY, hours(0))
     bad = Schedule(HOURLY.name, "work", HOURLY.cron, {"kind": "hourly"}, options={"priority": 3})
@@ -99,6 +136,11 @@ def schedule_advances(db: Database, queue: Queue, due: datetime, now: datetime) 
         ("30 2 * * *", "Europe/Berlin", "2040-03-25T01:00", "2040-03-25T01:00", "2040-03-26T00:30"),
         ("30 2 * * *", "Europe/Berlin", "2040-10-28T01:45", "2040-10-28T00:30", "2040-10-29T01:30"),
         ("*/30 * * * *", "Europe/Berlin", "2040-10-28T00:45", "2040-10-28T00:30", "2040-10-28T01:00"),
+        # Between the two passes of 2:30, and in the second one.
+        ("30 2 * * *", "Europe/Berlin", "2040-10-28T01:10", "2040-10-28T00:30", "2040-10-29T01:30"),
+        ("30 2 * * *", "Europe/Berlin", "2040-10-28T01:30", "2040-10-28T00:30", "2040-10-29T01:30"),
+        ("*/20 * * * *", "Europe/Berlin", "2040-10-28T01:10", "2040-10-28T01:00", "2040-10-28T01:20"),
+        ("45 1 * * *", "Australia/Lord_Howe", "2040-03-31T15:05", "2040-03-31T14:45", "2040-04-01T15:15"),
     ],
 )
 def test_times(cron: str, zone: str, now: str, last: str, next: str) -> None:
@@ -107,6 +149,28 @@ def test_times(cron: str, zone: str, now: str, last: str, next: str) -> None:
 
     one = Schedule("x", "work", cron, None, zone)
     assert (one.last(utc(now)), one.next(utc(now))) == (utc(last), utc(next))
+
+
+@pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 * * * *", "0 3 * * sun", "15 1,2,3 * * *"])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Antarctica/Troll"])
+def test_a_clock_that_is_set_back(cron: str, zone: str) -> None:
+    """The next time is always ahead: else a worker would ask the database without a pause."""
+    one = Schedule("x", "work", cron, None, zone)
+    for day in (
+        datetime(2040, 3, 31, tzinfo=UTC),
+        datetime(2040, 10, 27, tzinfo=UTC),
+        datetime(2040, 11, 3, tzinfo=UTC),
+    ):
+        for minutes in range(0, 2 * 24 * 60, 10):
+            now = day + timedelta(minutes=minutes)
+            assert one.last(now) <= now < one.next(now)
+            assert one.last(one.next(now)) == one.next(now)
+
+
+def test_utc_needs_no_data_of_time_zones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tablequeue.worker.schedule.ZoneInfo", lambda zone: ZoneInfo(str(tmp_path)))
+    Schedule("x", "work", "0 9 * * *", None)
+    refuses(BadInput, Schedule, "x", "work", "0 9 * * *", None, "Europe/Berlin")
 
 
 WRONG: list[dict[str, Any]] = [
@@ -142,6 +206,6 @@ def test_a_worker_pushes_what_is_due(db: Database, queue: Queue) -> None:
 
     worker.every("* * * * *", "work", "tick", name="minutely")
     # As if it had last been due years ago.
-    schedule.state(context_of(queue), "minutely", datetime(2020, 1, 1, tzinfo=UTC))
+    schedule.state(context_of(queue), "minutely", "* * * * * UTC", datetime(2020, 1, 1, tzinfo=UTC))
     with working(worker, db):
         assert done.wait(PATIENCE)

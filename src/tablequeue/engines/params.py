@@ -202,6 +202,8 @@ class Params(TypedDict, total=False):
     # The catalogue, and reads
     name: str
     """The name of a queue, or of a schedule."""
+    cron: str
+    """The expression of a schedule, with its time zone."""
     new_name: str
     definition: str
     """The entry of a queue; see `Table.entry`."""

@@ -87,6 +87,7 @@ _EXAMPLES = {
     "new_id": "1",
     "state": "'ready'",
     "name": "'hourly'",
+    "cron": "'0 * * * * UTC'",
     "stream": "'stream'",
     "batch": "1",
     "completed": "0",

@@ -117,6 +117,8 @@ class ScheduleRow(NamedTuple):
     """The last due time for which a message was pushed."""
     clock: Any
     """The database's clock."""
+    cron: str
+    """The expression, with its time zone."""
 
 
 class OpenBatchRow(NamedTuple):

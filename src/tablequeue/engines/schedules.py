@@ -11,7 +11,7 @@ from tablequeue.engines.table import Table
 
 class Schedules(Part):
     def enter_schedule(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Insert the schedule `name`, if it does not exist, as if it had been due now."""
+        """Insert the schedule `name`, as if it had been due now; or change its expression, as from now."""
         self._run(cursor, table, "enter_schedule", params)
 
     def schedule_state(self, cursor: Cursor, table: Table, params: Params) -> ScheduleRow | None:

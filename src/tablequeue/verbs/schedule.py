@@ -15,16 +15,22 @@ from tablequeue.model.connection import Connection
 from tablequeue.verbs.context import Context, Params
 
 
-def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, datetime]:
-    """Return when the schedule was last due and pushed, and the database's clock. A new one counts as due now."""
-    params: Params = {"name": name, "now": context.time(now)}
+def state(
+    context: Context, name: str, cron: str, now: datetime | None, *, entered: bool = False
+) -> tuple[datetime, datetime]:
+    """Return when the schedule was last due and pushed, and the database's clock.
+
+    A new one counts as due now, and so does one that had another expression; but not if this process has `entered` it
+    before: then another one, of another version of the program, has changed it.
+    """
+    params: Params = {"name": name, "cron": cron, "now": context.time(now)}
     engine = context.engine
     try:
         row = context.run(engine.schedules.schedule_state, params)
     except QueueNotFound:  # the table is not there: this is the first schedule of the database
         context.run(engine.catalogue.create_schedules, params)
         row = None
-    if row is None:
+    if row is None or (row.cron != cron and not entered):
         context.run(engine.schedules.enter_schedule, params)
         row = context.run(engine.schedules.schedule_state, params)
         assert row is not None, "it was entered, and none is ever deleted"

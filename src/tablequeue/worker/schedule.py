@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
@@ -54,13 +54,14 @@ class Schedule:
     def last(self, now: datetime) -> datetime:
         """Return the last due time that is not after `now`."""
         # The search begins one second before its start, so that it finds a time that is due now.
-        return self._search(now.replace(microsecond=0) + timedelta(seconds=1), reverse=True)
+        start = now.replace(microsecond=0) + timedelta(seconds=1)
+        return self._search(start, lambda time: time <= now, reverse=True)
 
     def next(self, now: datetime) -> datetime:
         """Return the first due time after `now`."""
-        return self._search(now, reverse=False)
+        return self._search(now, lambda time: time > now, reverse=False)
 
-    def _search(self, start: datetime, reverse: bool) -> datetime:
+    def _search(self, start: datetime, holds: Callable[[datetime], bool], reverse: bool) -> datetime:
         try:
             from cronsim import CronSim, CronSimError
         except ImportError:
@@ -68,11 +69,16 @@ class Schedule:
                 "Periodic pushes need cronsim, which is not installed.", "Install it: pip install 'tablequeue[cron]'."
             ) from None
         try:
-            zone = ZoneInfo(self.zone)
+            zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)  # that of UTC needs no data of time zones
         except (KeyError, ValueError, OSError):  # depending on the name
             raise BadInput(f"There is no time zone {self.zone!r}.", "Write it as Europe/Berlin, or UTC.") from None
         try:
-            return next(CronSim(self.cron, start.astimezone(zone), reverse=reverse)).astimezone(UTC)
+            local = start.astimezone(zone)
+            if reverse:
+                # In an hour that is repeated, times of the first pass have been, of a later hour by the clock.
+                local += local.replace(fold=0).utcoffset() - local.utcoffset()  # type: ignore[operator]
+            times = (time.astimezone(UTC) for time in CronSim(self.cron, local, reverse=reverse))
+            return next(filter(holds, times))
         except (CronSimError, StopIteration) as error:
             words = str(error) or "it is never due"
             raise BadInput(
@@ -80,14 +86,16 @@ class Schedule:
             ) from None
 
 
-def push_due(database: Database, schedule: Schedule, now: datetime | None = None) -> float:
+def push_due(database: Database, schedule: Schedule, now: datetime | None = None, *, entered: bool = False) -> float:
     """Push the message if it is due and no worker has pushed it. Returns the seconds until it is due again.
 
+    If its expression has changed, it is due only at times after the first call for it. Other calls have `entered`.
     If several due times were missed while no worker ran, the message is pushed for the last one only. A crash leaves
     both the message and the record of its time, or neither.
     """
     queue, options = destination(database, schedule.queue), schedule.options
-    last_pushed, clock = schedules.state(context_of(queue), schedule.name, now)
+    line = f"{schedule.cron} {schedule.zone}"
+    last_pushed, clock = schedules.state(context_of(queue), schedule.name, line, now, entered=entered)
     due = schedule.last(clock)
     if due > last_pushed:
         headers = {**(options.get("headers") or {}), "due": due.isoformat()}
@@ -106,6 +114,7 @@ class Scheduler:
     def __init__(self, database: Database, schedules: Sequence[Schedule]) -> None:
         self._database = database
         self._schedules = schedules
+        self._entered: set[str] = set()
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="scheduler of the worker", daemon=True)
         if schedules:
@@ -130,7 +139,9 @@ class Scheduler:
     def _push(self, schedule: Schedule) -> float:
         """Push the message if it is due. Returns the seconds until the next look at the schedule."""
         try:
-            return min(push_due(self._database, schedule), LONGEST_SLEEP)
+            pause = push_due(self._database, schedule, entered=schedule.name in self._entered)
+            self._entered.add(schedule.name)
+            return min(pause, LONGEST_SLEEP)
         except TRANSIENT as error:
             logger.warning("%s: %s", schedule.name, error)
         except TablequeueError as error:

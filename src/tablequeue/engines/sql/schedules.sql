@@ -1,9 +1,13 @@
 -- Periodic messages: their tables and states.
 
 -- name: enter_schedule
--- Insert a schedule if it is not there, as if it had been due now. Index: the primary key.
-insert into {schedules} (name, last_due) values (:name, {now}) on conflict (name) do nothing;
+-- Insert a schedule, as if it had been due now. One that is there with another expression gets this one, and is due as
+-- from now on, because no message is missing for the times before. Index: the primary key. Locks: the row.
+insert into {schedules} (name, cron, last_due) values (:name, :cron, {now})
+on conflict (name) do update set cron = excluded.cron, last_due = excluded.last_due
+where {schedules}.cron <> excluded.cron;
 
 -- name: schedule_state
--- When a schedule was last due and pushed, and what time it is by the database's clock. Index: the primary key.
-select last_due, {now} from {schedules} where name = :name;
+-- When a schedule was last due and pushed, what time it is by the database's clock, and the expression of the schedule.
+-- Index: the primary key.
+select last_due, {now}, cron from {schedules} where name = :name;

@@ -1,30 +1,36 @@
 -- Periodic messages: their tables and states.
 
 -- name: create_schedules
--- The schedules of periodic pushes: for each, the last time it was due that was pushed. Made with the first schedule.
+-- The schedules of periodic pushes: for each its expression with its zone, and the last time it was due that was pushed.
+-- Made with the first schedule.
 -- The name is the bytes of its text, as a key is (see create), and too long for a clustered key.
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'{schedules}', N'U') is null
     create table {schedules} (
         name varbinary(1020) not null constraint pk_tq__schedules primary key nonclustered,
+        cron nvarchar(max) not null,
         last_due datetime2(6) not null
     );
 
 -- name: enter_schedule
--- Insert a schedule if it is not there, as if it had been due now.
+-- Insert a schedule, as if it had been due now. One that is there with another expression gets this one, and is due as
+-- from now on, because no message is missing for the times before. Index: the primary key. Locks: the row.
 -- If two insert it at once, the primary key refuses the second one (error 2627), which tries again.
--- Index: the primary key. Locks: the row.
 declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
 declare @now datetime2(6) = {now};
-insert into {schedules} (name, last_due)
-select @name, @now
+declare @cron nvarchar(max) = cast(:cron as nvarchar(max));
+update {schedules} with (rowlock) set cron = @cron, last_due = @now
+where name = @name and convert(varbinary(max), cron) <> convert(varbinary(max), @cron);
+insert into {schedules} (name, cron, last_due)
+select @name, @cron, @now
 where not exists (select 1 from {schedules} as there with (updlock, readcommittedlock) where there.name = @name);
 
 -- name: schedule_state
--- When a schedule was last due and pushed, and what time it is by the database's clock. Index: the primary key.
+-- When a schedule was last due and pushed, what time it is by the database's clock, and the expression of the schedule.
+-- Index: the primary key.
 declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
 declare @now datetime2(6) = {now};
-select last_due, @now as now from {schedules} where name = @name;
+select last_due, @now as now, cron from {schedules} where name = @name;
 
 -- name: advance_schedule
 -- Mark a schedule as pushed for :due. Of several processes that find it due, one changes the row, and pushes in the

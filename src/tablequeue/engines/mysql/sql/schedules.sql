@@ -1,16 +1,26 @@
 -- Periodic messages: their tables and states.
 
 -- name: create_schedules
--- The schedules of periodic pushes: for each, the last time it was due that was pushed. Made with the first schedule.
+-- The schedules of periodic pushes: for each its expression with its zone, and the last time it was due that was pushed.
+-- Made with the first schedule. Names are binary, as keys are: blanks at the end count.
 -- Like every DDL it commits by itself; a crash leaves the table whole, or none.
 create table if not exists {schedules} (
-    name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
+    name varbinary(1020) primary key,
+    cron blob not null,
     last_due datetime(6) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the schedules';
 
 -- name: enter_schedule
--- Insert a schedule if it is not there, as if it had been due now. Index: the primary key.
-insert into {schedules} (name, last_due) values (:name, {now}) on duplicate key update name = {schedules}.name;
+-- Insert a schedule, as if it had been due now. One that is there with another expression gets this one, and is due as
+-- from now on, because no message is missing for the times before. Index: the primary key. Locks: the row.
+insert into {schedules} (name, cron, last_due) values (:name, :cron, {now})
+on duplicate key update
+    last_due = if({schedules}.cron = cast(:cron as binary), {schedules}.last_due, {now}), cron = :cron;
+
+-- name: schedule_state
+-- When a schedule was last due and pushed, what time it is by the database's clock, and the expression of the schedule.
+-- Index: the primary key.
+select last_due, {now}, convert(cron using utf8mb4) from {schedules} where name = :name;
 
 -- name: advance_schedule
 -- Mark a schedule as pushed for :due. Of several processes that find it due, one changes the row, and pushes in the

@@ -1,10 +1,11 @@
 -- Periodic messages: their tables and states.
 
 -- name: create_schedules
--- The schedules of periodic pushes: for each, the last time it was due that was pushed. Made with the first schedule.
--- Locks: the database. A crash leaves nothing.
+-- The schedules of periodic pushes: for each its expression with its zone, and the last time it was due that was pushed.
+-- Made with the first schedule. Locks: the database. A crash leaves nothing.
 create table if not exists {schedules} (
     name text primary key,
+    cron text not null,
     last_due integer not null
 ) strict, without rowid;
 
