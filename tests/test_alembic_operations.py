@@ -16,9 +16,12 @@ from alembic.operations.ops import DowngradeOps, UpgradeOps
 from alembic.util import CommandError
 
 from tablequeue import Backoff, Rate, aio
-from tablequeue.alembic import declare, include_name
+from tablequeue.alembic import declare, include_name, operations
+from tablequeue.alembic.operations import QueueOperation
 from tablequeue.alembic.running import MigrationRunner
+from tablequeue.engines import runner
 from tablequeue.engines.runner import Runner
+from tablequeue.ext import context_of
 from tests.async_support import in_loop
 from tests.servers import Kind, Place, only
 from tests.test_printed_sql import PROGRAMS, Shell, forget_dropped, indexes_of, names_of, use
@@ -152,6 +155,56 @@ def check_rollback(place: Place, kind: Kind) -> None:
 
 def test_an_operation_is_a_part_of_the_migration(place: Place, kind: Kind) -> None:
     check_rollback(place, kind)
+
+
+def check_own_locks(place: Place) -> None:
+    """Each operation ends in a migration that has changed rows of that queue or topic, and of the catalogue."""
+    database, schema = place.open(), place.schema
+    for name in ("emails", "failed"):
+        database.create_queue(name).push("x")
+    database.create_topic("events").subscribe("mail")
+    database.topic("events").push("x")
+    verbs: dict[str, Work] = {
+        "create_queue": lambda op: op.create_queue("new", schema=schema, dead_letter_to="failed"),
+        "alter_queue": lambda op: op.alter_queue("emails", schema=schema, results=True, concurrency=5),
+        "upgrade_queues": lambda op: op.upgrade_queues(schema=schema),
+        "install_procedures": lambda op: op.install_procedures("emails", schema=schema),
+        "drop_queue": lambda op: op.drop_queue("emails", schema=schema),
+        "create_topic": lambda op: op.create_topic("other", schema=schema),
+        "create_subscription": lambda op: op.create_subscription("events/sms", schema=schema),
+        "drop_subscription": lambda op: op.drop_subscription("events/mail", schema=schema),
+        "drop_topic": lambda op: op.drop_topic("events", schema=schema),
+    }
+    assert {*verbs} == {each.verb for each in _all_of(QueueOperation) if hasattr(Operations, each.verb)}
+    if context_of(database.queue("emails")).engine.procedure_syntax is None:
+        del verbs["install_procedures"]
+    locked = ["emails", "events", "failed"]
+    for name, operation in verbs.items():
+        with place.sa_engine().connect() as connection, migration_on(connection) as op:
+            for each in locked:
+                connection.exec_driver_sql(f"delete from {place.table(each)}")  # noqa: S608 (our names)
+            catalogue = place.table("queues")
+            connection.exec_driver_sql(f"update {catalogue} set definition = definition")  # noqa: S608 (our names)
+            operation(op)
+        if name.startswith("drop_") and name != "drop_subscription":
+            locked.remove("emails" if name == "drop_queue" else "events")
+    assert (database.queues(), database.topics()) == (["failed", "new"], ["other"])
+
+
+def _all_of(kind: type[Any]) -> list[type[Any]]:
+    return [each for sub in kind.__subclasses__() for each in (sub, *_all_of(sub)) if "verb" in vars(each)]
+
+
+def test_no_operation_waits_for_its_own_migration(place: Place) -> None:
+    check_own_locks(place)
+
+
+@only("mariadb")
+def test_a_mutant_that_waits_for_its_own_migration(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "end_transaction", lambda *_: None)
+    monkeypatch.setattr(runner, "RETRIES", 0)
+    with pytest.raises(CommandError):
+        check_own_locks(place)
 
 
 @only("sqlite", "postgresql")

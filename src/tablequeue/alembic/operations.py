@@ -9,7 +9,7 @@ from alembic.operations import MigrateOperation, Operations
 
 from tablequeue.alembic.declared import NewSubscription, definition_of
 from tablequeue.alembic.refusals import refusing
-from tablequeue.alembic.running import engine_of, opened
+from tablequeue.alembic.running import end_transaction, engine_of, opened
 from tablequeue.database import Database
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.printed import script, without_comments
@@ -60,6 +60,7 @@ def run(operations: Operations, operation: QueueOperation) -> None:
             text = operation.printed(engine_of(context, operation.schema))
             context.impl.static_output(without_comments(text))
         else:
+            end_transaction(context, operation.schema)
             with opened(context, operation.schema) as database:
                 operation.run(database)
 

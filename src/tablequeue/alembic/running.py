@@ -69,6 +69,15 @@ def opened(context: MigrationContext, schema: str | None) -> Iterator[Database]:
         yield database
 
 
+def end_transaction(context: MigrationContext, schema: str | None) -> None:
+    """Commit what the migration has done, where each statement about a table commits, also those of Alembic.
+
+    Else the operation, on its connection, would wait for the rows and tables that the migration has locked.
+    """
+    if engine_of(context, schema).commits_ddl and context.connection is not None:
+        context.connection.connection.commit()
+
+
 def engine_of(context: MigrationContext, schema: str | None) -> Engine:
     """Return the engine for the dialect of a migration, online or with --sql."""
     dialect = context.dialect

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -36,7 +37,13 @@ def look(context: Context, now: datetime | None) -> int:
     params: Params = {"after": table.next_batch, "n": BATCHES}
     found = context.run(context.engine.batches.open_batches, params)
     table.next_batch = found[-1].id if len(found) == BATCHES else 0
-    return sum(_act(context, batch, now) for batch in found)
+    acted = 0
+    for batch in found:
+        # An error of one, such as a callback into a queue to which this process may not push, stops neither the others
+        # nor the consumers: the batch stays open, and a process that may push ends it.
+        with suppress(TablequeueError):
+            acted += _act(context, batch, now)
+    return acted
 
 
 def look_after(context: Context, now: datetime | None) -> None:

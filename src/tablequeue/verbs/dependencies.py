@@ -153,6 +153,7 @@ def _push(
         for other, awaited in wanted:
             _check_there(context, cursor, other, awaited)
         ids, pushed = push(cursor, table, params)
+        later = _later(context, cursor, table, pushed, wanted)
         # Of two rows with one key, the first is pushed.
         row_of: dict[int | None, Params] = dict(zip(reversed(ids), reversed(rows), strict=True))
         heads = [_head(id, row_of[id], on_dead) for id in pushed]
@@ -161,6 +162,7 @@ def _push(
             for head in heads
             for other, awaited in wanted
             for each in awaited
+            if other is not context.table or each not in later
         ]
         if heads:
             context.engine.dependencies.add_dependencies(cursor, table, {"rows": heads + waits})
@@ -208,6 +210,21 @@ def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table
         check(table, ENDS)
         found.setdefault(table.table_name, (table, set()))[1].update(ids)
     return [(table, sorted(ids)) for table, ids in found.values()]
+
+
+def _later(
+    context: Context, cursor: Cursor, table: Table, pushed: list[int], wanted: list[tuple[Table, list[int]]]
+) -> set[int]:
+    """Return the ids of the queue itself that were of no message before this push: they are taken as finished.
+
+    One of them may be of a message of this push, which would wait for itself, or of a message that will come behind it.
+    """
+    named = {id for other, ids in wanted if other is context.table for id in ids}
+    later = {id for id in named if pushed and id >= min(pushed)}
+    there = {*later} - {*pushed}
+    if there:
+        there = context.engine.dependencies.existing_ids(cursor, table, {"ids": context.engine.dump_ids([*there])})
+    return later - there
 
 
 def _name_of(context: Context, queue: Opened) -> str:

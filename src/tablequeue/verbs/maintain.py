@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Literal
 
+from tablequeue.engines.dependencies import FAR
 from tablequeue.engines.params import Params
 from tablequeue.engines.table import Table
 from tablequeue.model.message import Message
@@ -76,7 +77,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
     total = _redrive_elsewhere(context, which, now)
 
     def revive(ids: Sequence[int]) -> int:
-        return len(context.run(context.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
+        return len(context.run(context.messages.redrive_ids, _far(context) | {"ids": context.engine.dump_ids(ids)}))
 
     here = _each_dead(context, which, revive) if which is not ALL else _redrive_all(context)
     follow(context, CHANGED, now, None, here)
@@ -109,9 +110,14 @@ def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> 
     return total
 
 
+def _far(context: Context) -> Params:
+    """Return when a dead letter is due that still waits for other messages."""
+    return {"due": context.time(FAR, "due")}
+
+
 def _redrive_all(context: Context) -> int:
     total, after = 0, 0
-    while batch := context.run(context.messages.redrive, {"after": after, "n": BATCH}):
+    while batch := context.run(context.messages.redrive, _far(context) | {"after": after, "n": BATCH}):
         # By ascending ids: a message that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total

@@ -102,10 +102,14 @@ def _move(
     if not ids:
         return {}
     params: Params = {"ids": context.engine.dump_ids(ids), "token": secrets.token_hex(16), "now": context.time(now)}
-    try:
-        moved = context.runner.run(run, target, params)
-    except _KeysTaken:
-        raise _taken(context, to, ids, before) from None
+    while True:
+        try:
+            moved = context.runner.run(run, target, params)
+            break
+        except _KeysTaken:
+            if (refusal := _taken(context, to, ids, before)) is not None:
+                raise refusal from None
+            # The message with the key was finished since: move again.
     if moved:
         to.table.ready_after(min(moved.values()) - 1)
     for each in (context, to):
@@ -155,10 +159,13 @@ def _keys(context: Context, ids: Sequence[int]) -> dict[int, str]:
     return {message.id: message.key for message in found if message is not None and message.key is not None}
 
 
-def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> DuplicateKey:
+def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> DuplicateKey | None:
+    """Return the error that names the keys which messages of the other queue have; None if none has any by now."""
     own = [*_keys(context, ids).values()]
     there = to.run(to.messages.find_keys, {"keys": own})
     taken = [key for key in own if key in there]
+    if not taken:
+        return None
     done = f"{before} messages were moved before" if before else "nothing was moved"
     return DuplicateKey(
         f"Messages of {to.table.name!r} have keys of those to move: {first_of(taken, repr)}; {done}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Sequence
 
 from tablequeue.engines.catalogue import Catalogue
@@ -120,3 +121,12 @@ class SQLiteStaging(Staging):
 class SQLiteCatalogue(Catalogue):
     def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
         """Do nothing: only one transaction writes at a time."""
+
+    def _alter(self, cursor: Cursor, table: Table, text: str, params: Params) -> None:
+        """Run a text. A column that is there already stays: SQLite has no `add column if not exists`."""
+        for statement in table.statements(text):
+            try:
+                cursor.execute(statement, params)
+            except sqlite3.OperationalError as error:
+                if not str(error).startswith("duplicate column name"):
+                    raise

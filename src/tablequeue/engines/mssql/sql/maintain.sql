@@ -168,7 +168,12 @@ with letters as (
     order by id
 )
 update letters
+-- [dependencies]
+set state = case when {still_waits of=letters} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+    due_at = case when {still_waits of=letters} then cast(:due as datetime2(6)) else {redriven_due} end{no_expiry}
+-- [else]
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
+-- [end]
 {note_inserted}output inserted.id;
 
 -- name: redrive_ids
@@ -176,7 +181,12 @@ set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
 -- Index: the primary key, sought as in complete. Locks: the rows. A crash leaves all or nothing.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 update message
+-- [dependencies]
+set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+    due_at = case when {still_waits of=message} then cast(:due as datetime2(6)) else {redriven_due} end{no_expiry}
+-- [else]
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
+-- [end]
 {note_inserted}output inserted.id
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)

@@ -115,7 +115,12 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 for update skip locked;
 -- name: redrive.change
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+-- [dependencies]
+set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+    due_at = case when {still_waits of=message} then cast(:due as datetime(6)) else {redriven_due} end{no_expiry};
+-- [else]
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry};
+-- [end]
 
 -- name: redrive_ids
 -- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
@@ -126,7 +131,12 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 for update;
 -- name: redrive_ids.change
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+-- [dependencies]
+set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+    due_at = case when {still_waits of=message} then cast(:due as datetime(6)) else {redriven_due} end{no_expiry};
+-- [else]
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry};
+-- [end]
 
 -- name: move_back
 -- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and

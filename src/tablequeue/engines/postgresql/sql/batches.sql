@@ -46,8 +46,8 @@ alter table {queue} enable always trigger {table}__withdrawn;
 -- name: create_batch_results
 -- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
 -- Runs in one transaction: a crash leaves nothing.
-alter table {results} add column batch_id bigint;
-create index {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
+alter table {results} add column if not exists batch_id bigint;
+create index if not exists {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
 
 -- name: drop_batches
 -- Forget the batches of a queue that is dropped, and drop what they have beside its table.

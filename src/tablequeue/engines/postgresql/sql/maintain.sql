@@ -128,8 +128,14 @@ returning id;
 -- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
 -- Index: {table}__dead. Locks: the rows. A crash leaves all of a batch done, or nothing.
 with redriven as (
+-- [dependencies]
+    update {queue} as message
+    set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+        due_at = case when {still_waits of=message} then cast(:due as timestamptz) else {redriven_due} end{no_expiry}
+-- [else]
     update {queue}
     set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
+-- [end]
     where id = any(array(
         select id from {queue} where state = 'dead' and id > :after order by id limit :n for update skip locked
     ))
@@ -142,8 +148,14 @@ select id, {waited_for} as waited_for from redriven;
 -- Index: the primary key, and not that of the dead letters beside it (state || '': see promote). Locks: the rows.
 -- A crash leaves all or nothing.
 with redriven as (
+-- [dependencies]
+    update {queue} as message
+    set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+        due_at = case when {still_waits of=message} then cast(:due as timestamptz) else {redriven_due} end{no_expiry}
+-- [else]
     update {queue}
     set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
+-- [end]
     where id = any(cast(:ids as bigint[])) and state || '' = 'dead'
     returning id
 )

@@ -41,7 +41,7 @@ create trigger {table}__withdrawn after delete on {queue}
 -- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
 -- Runs in one transaction: a crash leaves nothing.
 alter table {results} add column batch_id integer;
-create index {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
+create index if not exists {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
 
 -- name: open_batch
 -- Open a batch of so many messages, which are pushed in the same transaction.

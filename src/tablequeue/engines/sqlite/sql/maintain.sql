@@ -72,16 +72,28 @@ returning id;
 -- name: redrive
 -- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
 -- Index: {table}__dead. A crash leaves all of a batch done, or nothing.
+-- [dependencies]
+update {queue} as message
+set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+    due_at = case when {still_waits of=message} then :due else {redriven_due} end{no_expiry}
+-- [else]
 update {queue}
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
+-- [end]
 where id in (select id from {queue} where state = 'dead' and id > :after order by id limit :n)
 returning id;
 
 -- name: redrive_ids
 -- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key. A crash leaves all or nothing.
+-- [dependencies]
+update {queue} as message
+set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
+    due_at = case when {still_waits of=message} then :due else {redriven_due} end{no_expiry}
+-- [else]
 update {queue}
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
+-- [end]
 where id in (select value from json_each(:ids)) and state = 'dead'
 returning id;
 
