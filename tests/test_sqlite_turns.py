@@ -34,7 +34,7 @@ def work():
     sys.stdin.readline()
     if writes == "True":
         database.execute("commit")
-Turn(path + "-lock").within(60, work)
+Turn(path).within(60, work)
 """
 
 
@@ -90,7 +90,7 @@ def test_a_process_suspended_before_its_write_blocks_nobody(queue: Queue, path: 
 
 def test_a_turn_that_was_given_up_is_passed_on(path: Path) -> None:
     """A call that gave up still gets the lock later, and must not keep it."""
-    first, impatient, last = (Turn(f"{path}-lock") for _ in range(3))
+    first, impatient, last = (Turn(f"{path}") for _ in range(3))
 
     def give_up() -> None:
         with pytest.raises(TurnNotHad):
@@ -112,7 +112,7 @@ def test_turns_are_one_after_the_other(path: Path) -> None:
         inside.remove(number)
 
     def take_turns(number: int) -> None:
-        turn = Turn(f"{path}-lock")
+        turn = Turn(f"{path}")
         for _ in range(200):
             turn.within(PATIENCE, lambda: work(number))
         turn.close()
@@ -124,7 +124,7 @@ def test_turns_are_one_after_the_other(path: Path) -> None:
 def test_an_error_of_the_work_is_raised_and_gives_the_turn_back(path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         for _ in range(2):  # at once, and after waiting
-            turn, other = Turn(f"{path}-lock"), Turn(f"{path}-lock")
+            turn, other = Turn(f"{path}"), Turn(f"{path}")
             refused = other.within(PATIENCE, lambda turn=turn: threads.submit(turn.within, PATIENCE, lambda: 1 / 0))  # type: ignore[misc]
             assert isinstance(refused.exception(PATIENCE), ZeroDivisionError)
             with pytest.raises(ZeroDivisionError):

@@ -52,9 +52,6 @@ Beside = Callable[..., AbstractContextManager[Any]]
 RETRIES = 10
 # Maximum seconds before the first retry.
 RETRY_PAUSE = 0.001
-# Seconds after which an idle connection is looked at before it is used. A look takes some 1 µs; in constant use a
-# connection is spared it.
-LOOK_AFTER = 0.001
 # The remedy if a database file is missing that a connection would create.
 FILE_REMEDY = "Correct the path in the URL; or make a queue, and the file with it, by create_queue() or `queue create`."
 
@@ -238,7 +235,7 @@ class Runner:
             except IndexError:
                 return self._connect(creating)
             now = monotonic()
-            if now - raw.opened_at <= self._longest and (now - raw.used_at < LOOK_AFTER or raw.is_open()):
+            if now - raw.opened_at <= self._longest and (now - raw.used_at < raw.look_after or raw.is_open()):
                 return raw
             self._discard(raw)
 

@@ -110,6 +110,7 @@ class Table(Statements):
         # retention; see verbs/sweep.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
         self.next_purge = 0.0
+        self.purges = 1
         self.next_close = 0.0
         self.ending: set[int] = set()
         """Batches that completions of this process may have ended; see verbs/batch_ends.py."""

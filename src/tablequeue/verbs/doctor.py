@@ -12,7 +12,7 @@ from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Statements
 from tablequeue.errors import TablequeueError
 from tablequeue.model.names import table_of
-from tablequeue.verbs import catalogue, topics
+from tablequeue.verbs import catalogue, inspect, topics
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.stats import stats
 
@@ -20,6 +20,8 @@ from tablequeue.verbs.stats import stats
 WINDOW = 86400
 # How far a subscription may be behind a topic that waits for it: seconds, and messages.
 BEHIND, MANY = 86400.0, 1_000_000
+# Seconds by which a history may be behind its retention. Consumers look at it once a minute.
+LATE = 300.0
 # Maximum number of messages on their way to another database that are counted.
 MOST_ASIDE = 1000
 # Seconds by which the clocks of client and database may differ: less than any useful lease.
@@ -55,6 +57,8 @@ def of_queue(context: Context) -> Iterator[Finding]:
     yield from (Finding(name, *words) for words in _aside(context))
     if context.table.topic is not None:
         yield from (Finding(name, *words) for words in _behind(context))
+    else:
+        yield from (Finding(name, *words) for words in _history(context))
 
 
 def of_topic(context: Context) -> Iterator[Finding]:
@@ -133,6 +137,22 @@ def _lease(context: Context) -> Iterator[Words]:
             f"One message in a hundred took {longest:.3g} s or longer, and the lease is {definition.lease:g} s: when a "
             "lease ends, another consumer gets the message too.",
             "Pop with a longer lease=, or extend it while working; or make a new queue with a longer lease.",
+        )
+
+
+def _history(context: Context) -> Iterator[Words]:
+    """Say that messages stay in the history for longer than its retention."""
+    keep = context.table.definition.retention
+    bounds = None if keep is None else inspect.history_bounds(context)
+    if keep is None or bounds is None:
+        return
+    (oldest,) = inspect.history(context, 1, bounds[0] + 1)
+    clock = context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
+    age = (clock - (oldest.finished_at or clock)).total_seconds()
+    if age > keep + LATE:
+        yield (
+            f"Its history is behind its retention of {_hours(keep)}: the oldest message finished {_hours(age)} ago.",
+            "Have a consumer pop from it, which deletes what is too old; or call purge_history from time to time.",
         )
 
 

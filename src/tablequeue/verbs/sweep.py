@@ -24,9 +24,11 @@ Operation = Callable[[Cursor, Table, Params], int]
 SWEEP_EVERY = 0.75
 # Messages that one sweep makes ready: enough to keep up, few enough to hold no lock for long.
 SWEEP_SIZE = 1000
-# Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
-# every sweep.
+# Seconds between two looks of one process at a history with a retention. While there is more to delete than a look
+# deletes, it looks at every sweep, each time twice as often in a row, up to this many times: some 40,000 messages a
+# second, which is more than a process finishes. Each look is a transaction of its own, of SWEEP_SIZE messages.
 PURGE_EVERY = 60.0
+MOST_PURGES = 32
 
 
 def keep_up(context: Context, now: datetime | None, connection: Connection | None = None) -> TablequeueError | None:
@@ -40,12 +42,22 @@ def keep_up(context: Context, now: datetime | None, connection: Connection | Non
         if connection is None:
             moved += sum(step(context, now) for step in table.plan.steps(UPKEEP))
             if monotonic() >= table.next_purge:
-                purged = [step(context, now) for step in table.plan.steps(PURGES)]
-                table.next_purge = monotonic() + (0 if SWEEP_SIZE in purged else PURGE_EVERY)
+                purge(context, now)
     except TablequeueError as refusal:
         return refusal
     table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
     return None
+
+
+def purge(context: Context, now: datetime | None) -> None:
+    """Delete what is older than its retention: a bounded part, which doubles with each call that does not suffice."""
+    table = context.table
+    behind = False
+    for step in table.plan.steps(PURGES):
+        looks = (step(context, now) for _ in range(table.purges))
+        behind |= all(deleted >= SWEEP_SIZE for deleted in looks)
+    table.purges = min(2 * table.purges, MOST_PURGES) if behind else 1
+    table.next_purge = monotonic() + (0 if behind else PURGE_EVERY)
 
 
 def sweep(context: Context, now: datetime | None, connection: Connection | None = None) -> int:

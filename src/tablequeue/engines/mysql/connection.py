@@ -40,8 +40,14 @@ OVERHEAD = 1 << 12
 # locks are free. MySQL has no such setting (see packets.py).
 # The longest that the server allows on every system.
 PATIENCE = "wait_timeout = 2147483"
+# The others would change what a statement does or returns; see docs/engines/mariadb.md.
 SETTINGS = (
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', session time_zone = '+00:00', "
+    "session sql_select_limit = default, session sql_safe_updates = 0, session sql_auto_is_null = 0, "
+    "session timestamp = default, session unique_checks = 1, session foreign_key_checks = 1, "
+    "session completion_type = 0, session sql_big_selects = 1, session max_sort_length = default, "
+    "session character_set_client = utf8mb4, session character_set_connection = utf8mb4, "
+    "session character_set_results = utf8mb4, "
     "session innodb_lock_wait_timeout = 5, session lock_wait_timeout = 5, "
     f"session {PATIENCE}, "
     "session group_concat_max_len = 4294967295 "
@@ -147,6 +153,16 @@ def check_charset(dbapi: Any) -> None:
         raise errors.BadInput(
             f"The connection's character set is {charset}, which cannot hold every message.",
             "Connect with charset=utf8mb4.",
+        )
+
+
+def check_session(cursor: AnyCursor, statement: str) -> None:
+    """Refuse a caller's connection whose settings change what our statements do or return."""
+    cursor.execute(statement)
+    for name, found, good in cursor.fetchall():
+        raise errors.BadInput(
+            f"The setting {name} of the connection is {found}, with which statements do something else.",
+            f"Run set session {name} = {good} on it.",
         )
 
 

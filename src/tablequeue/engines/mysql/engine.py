@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 import pymysql
 import sqlalchemy as sa
@@ -24,7 +25,7 @@ from tablequeue.engines.mysql.answers import bound_connects, connecting
 from tablequeue.engines.mysql.batches import MySQLBatches
 from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
-from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, commits_each
+from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, check_session, commits_each
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.pauses import MySQLPauses
 from tablequeue.engines.mysql.progress import MySQLProgress
@@ -57,6 +58,8 @@ PLACES = [
 ]
 # A shared lock, in the words of each server: MariaDB passes over comments of the versions from 50700 to 50999.
 SHARE_SKIP_LOCKED = "/*!50799 for share skip locked */ /*M!100600 lock in share mode skip locked */"
+# The connections of callers whose settings were looked at.
+_CHECKED: WeakSet[Any] = WeakSet()
 # The types of columns in the tables.
 TYPES = {
     **dict.fromkeys(TIMES, "datetime(6)"),
@@ -192,16 +195,23 @@ class MySQL(Engine):
     def join(self, dbapi: Any) -> Cursor:
         check_charset(dbapi)
         if not type(dbapi).__module__.startswith("MySQLdb."):
-            return dbapi.cursor(MySQLCursor)
+            return self._checked(dbapi, dbapi.cursor(MySQLCursor))
         from tablequeue.engines.mysql.mysqlclient_cursor import MysqlclientCursor  # there only if a caller has it
 
-        return MysqlclientCursor(dbapi)
+        return self._checked(dbapi, MysqlclientCursor(dbapi))
+
+    def _checked(self, driver: Any, cursor: Cursor) -> Cursor:
+        """Return the cursor of a caller's connection, after a look at its settings the first time."""
+        if driver not in _CHECKED:
+            check_session(cursor, self.shared.statement("check_session"))
+            _CHECKED.add(driver)
+        return cursor
 
     def join_async(self, adapted: Any) -> Cursor:
         from tablequeue.engines.mysql.aiomysql_cursor import AiomysqlCursor  # there only if a caller has the driver
 
         check_charset(adapted.driver_connection)
-        return Awaited(adapted, AiomysqlCursor(adapted.driver_connection))
+        return self._checked(adapted.driver_connection, Awaited(adapted, AiomysqlCursor(adapted.driver_connection)))
 
     def translate(self, error: Exception) -> TablequeueError | None:
         if isinstance(error, sa.exc.InvalidRequestError) and "not a MariaDB variant" in str(error):

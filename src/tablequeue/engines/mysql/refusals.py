@@ -158,6 +158,12 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         "Write mysql+pymysql://user@host/database, or give a schema.",
     ),
     (
+        (1449,),
+        errors.NoRights,
+        "The user is gone that created the queue, and as whom its triggers run: {}.",
+        "Create that user again, with select, insert, update, delete and trigger on the tables; it may be locked.",
+    ),
+    (
         (1665,),
         errors.DatabaseError,
         "The server's binary log does not allow this: {}.",

@@ -19,8 +19,9 @@ from tablequeue.engines.look_alikes import LookAlike, look_alike
 from tablequeue.engines.postgresql.values import Column, Ids, IdsDumper
 from tablequeue.engines.silence import Silence, Watch, watch_machine
 
-# The settings under which the server's times and texts can be read. The server reports when they change.
-READABLE = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8"}
+# The settings under which the server's times and texts can be read, and the driver writes bytes as they are. The server
+# reports when they change.
+READABLE = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8", "standard_conforming_strings": "on"}
 
 
 LOOK_ALIKES = (
@@ -134,10 +135,10 @@ def adopt(dbapi: Any, session: str) -> tuple[PostgreSQLConnection, str | None]:
 
 
 def check_settings(dbapi: Any) -> None:
-    """Refuse a caller's connection if its settings make the server send times or texts that we cannot read."""
+    """Refuse a caller's connection if its settings change what we read, or what the driver writes."""
     for setting, found in _unreadable(dbapi):
         raise errors.BadInput(
-            f"The setting {setting} of the connection is {found}, and tablequeue cannot read messages with it.",
+            f"The setting {setting} of the connection is {found}, and messages cannot be read or written with it.",
             f"Run set {setting} to '{READABLE[setting]}' on it, or set it for the role.",
         )
 
@@ -151,7 +152,10 @@ def reading_text(cursor: psycopg.Cursor[Any]) -> Cursor:
     for name in ("json", "timestamptz"):
         cursor.adapters.register_loader(name, TextLoader)
     cursor.adapters.register_dumper(Ids, IdsDumper)
-    cursor.adapters.register_dumper(Column, ListBinaryDumper)
+    # In binary: where array_nulls is off, the text of an array has words instead of nulls. An array of nulls alone is
+    # text nevertheless.
+    for kind in (Column, list):
+        cursor.adapters.register_dumper(kind, ListBinaryDumper)
     return cursor
 
 
@@ -198,5 +202,5 @@ def _unreadable(dbapi: Any) -> Iterator[tuple[str, str]]:
     """Yield the settings of a connection under which its times or texts cannot be read, with their values."""
     for setting, value in READABLE.items():
         found = dbapi.info.parameter_status(setting) or value
-        if not found.upper().startswith(value.partition(",")[0]):
+        if not found.upper().startswith(value.partition(",")[0].upper()):
             yield setting, found

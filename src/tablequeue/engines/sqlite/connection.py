@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tablequeue import errors
 from tablequeue.engines.connection import Cursor, RawConnection
-from tablequeue.engines.sqlite.inherited import file_of, note, refuse
+from tablequeue.engines.sqlite.inherited import file_of, inode_of, note, refuse
 from tablequeue.engines.sqlite.turn import Turn, TurnNotHad
 
 T = TypeVar("T")
@@ -50,8 +50,11 @@ class SQLiteConnection(RawConnection):
     mode. This is done in turn, because SQLite refuses some of many processes that do it at once.
     """
 
+    look_after = -1.0  # always: the file may have been deleted
+
     def __init__(self, dbapi: Any, cursor: Cursor, path: str) -> None:
         super().__init__(dbapi, cursor)
+        self._inode = inode_of(path)
         # If the caller's Engine sets a lower level of synchronous, it stays so.
         cursor.flushed = _pragma(cursor, "synchronous") >= FULL
         self.flushes = False
@@ -59,7 +62,7 @@ class SQLiteConnection(RawConnection):
         self._is_wal = False
         if _pragma(cursor, "journal_mode") == "wal":
             self._enter_wal()
-        self._turn = Turn(f"{path}-lock")
+        self._turn = Turn(path)
         self._wal: int | None = None
 
     def transact(self, work: Callable[[], T]) -> T:
@@ -80,6 +83,10 @@ class SQLiteConnection(RawConnection):
         # SQLite rolls back by itself if the disk is full.
         if self.dbapi.in_transaction:
             self.cursor.execute("rollback")
+
+    def is_open(self) -> bool:
+        """Return whether its file still has its name: what is written to a deleted file is gone with the process."""
+        return inode_of(self._path) == self._inode
 
     def close(self) -> None:
         self.dbapi.close()
@@ -137,6 +144,8 @@ def adopt(dbapi: Any) -> SQLiteConnection:
     dbapi.text_factory = str
     cursor = dbapi.cursor(OwnCursor)
     cursor.row_factory = None
+    # Before the schema is read: its checks use json_valid, which some versions of SQLite do not trust.
+    cursor.execute("pragma trusted_schema = on")
     path = file_of(cursor)
     if not path:
         raise errors.BadUrl(

@@ -46,6 +46,11 @@ def missing(path: str) -> str | None:
 def refuse_other_file(cursor: Cursor, path: str) -> None:
     """Raise `BadInput` if a caller's connection is to another file, which may have a queue of that name too."""
     file = file_of(cursor)
+    if file == path and not os.path.exists(path):
+        raise BadInput(
+            f"The connection is to {path}, which has been deleted.",
+            "Connect again; what is written to a deleted file is gone with the process.",
+        )
     if file != path and not (file and os.path.exists(path) and os.path.samefile(file, path)):
         raise BadInput(
             f"The connection is to {file or 'a database in memory'}, the queue is in {path}.",

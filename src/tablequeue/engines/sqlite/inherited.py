@@ -33,7 +33,7 @@ def refuse_inherited(cursor: Cursor) -> None:
 
 
 def refuse(path: str) -> None:
-    if _inherited and _inode(path) in _inherited:
+    if _inherited and inode_of(path) in _inherited:
         raise ForkUnsafe(
             f"This process was forked while a connection to the SQLite database {path} was in use.",
             "Fork it before the database is used, or when no thread and no transaction uses it; or start it by the "
@@ -48,7 +48,8 @@ def file_of(cursor: Cursor) -> str:
     return path
 
 
-def _inode(path: str | int) -> Inode | None:
+def inode_of(path: str | int) -> Inode | None:
+    """Return what tells a file from all others, whatever its name; None if it is gone."""
     try:
         found = os.stat(path)  # noqa: PTH116 (it may be a descriptor)
     except OSError:
@@ -60,8 +61,8 @@ def _look() -> None:
     if not _opened:
         return
     with suppress(OSError):  # a system without this folder
-        open_files = {_inode(int(file.name)) for file in Path("/dev/fd").iterdir()}
-        _inherited.update(inode for path in _opened if (inode := _inode(path)) is not None and inode in open_files)
+        open_files = {inode_of(int(file.name)) for file in Path("/dev/fd").iterdir()}
+        _inherited.update(inode for path in _opened if (inode := inode_of(path)) is not None and inode in open_files)
 
 
 os.register_at_fork(after_in_child=_look)

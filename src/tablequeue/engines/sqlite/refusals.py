@@ -69,7 +69,13 @@ def translated(error: Exception) -> TablequeueError | None:
     words = str(error).rstrip(".")
     # The primary code: the low byte of the extended one.
     kind, cause, remedy = _ERRORS.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, _OTHER)
-    if "no such table" in words:
+    if "unsafe use of" in words:
+        kind, cause, remedy = (
+            errors.BadInput,
+            "The connection does not trust the tables of queues: {}.",
+            "Run pragma trusted_schema = on, before its first statement.",
+        )
+    elif "no such table" in words:
         kind, cause, remedy = errors.QueueNotFound, "A table of the queue is gone: {}.", errors.OPEN_AGAIN
     elif "already" in words:
         kind, cause, remedy = (

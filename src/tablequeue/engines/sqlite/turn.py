@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, TypeVar
@@ -23,8 +24,9 @@ _files: set[int] = set()
 class Turn:
     """One connection's place in the queue of writers. Only one thread may use it at a time."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._path = f"{database}-lock"
         self._file: int | None = None
         self._waiter: _Waiter | None = None
 
@@ -33,6 +35,7 @@ class Turn:
         if self._file is None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             _files.add(self._file)
+            _share(self._file, self._database)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -142,6 +145,16 @@ class _Waiter:
             self._begun = False
             self._done.release()
         _close(self._file)
+
+
+def _share(file: int, database: str) -> None:
+    """Let those use the file who may use the database, as SQLite does with its own: whatever the umask says."""
+    with suppress(OSError):  # somebody else's file, or a file system without modes
+        now, wanted = os.fstat(file), os.stat(database)  # noqa: PTH116 (as the file, by what the kernel calls it)
+        if os.geteuid() == 0 and (now.st_uid, now.st_gid) != (wanted.st_uid, wanted.st_gid):
+            os.fchown(file, wanted.st_uid, wanted.st_gid)
+        if (now.st_mode ^ wanted.st_mode) & 0o666:
+            os.fchmod(file, wanted.st_mode & 0o666)
 
 
 def _close(file: int) -> None:

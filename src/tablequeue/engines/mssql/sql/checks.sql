@@ -46,6 +46,7 @@ order by min(part), min(place);
 -- XACT_ABORT: an error, or a client that goes away in the middle of a batch, leaves no transaction open.
 -- LOCK_TIMEOUT: a wait is given up after 5 s and tried again (see runner.RETRIES), 55 s in all.
 -- LANGUAGE: one of the drivers passes on the words of an error and not its number; see refusals.py.
+-- ROWCOUNT and TEXTSIZE would cut off what is claimed and read.
 -- DEADLOCK_PRIORITY: if a call of the queue and a transaction of the application deadlock, the queue's call is the
 -- victim, and is tried again.
 set ansi_nulls, ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, quoted_identifier on;
@@ -54,6 +55,8 @@ set xact_abort, nocount on;
 set transaction isolation level read committed;
 set lock_timeout 5000;
 set language us_english;
+set rowcount 0;
+set textsize 2147483647;
 set deadlock_priority low;
 
 -- name: indexes

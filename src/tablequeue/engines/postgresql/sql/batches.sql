@@ -32,6 +32,15 @@ create table if not exists {batch_counts} (
     cancelled bigint not null
 );
 create index if not exists tq__batch_counts_batch on {batch_counts} (batch_id);
+-- Counts have no key. With a publication for all tables, the server would refuse to delete them.
+-- Once: it locks the table.
+do $$
+    begin
+        if exists (select from pg_class where oid = cast('{batch_counts}' as regclass) and relreplident <> 'f') then
+            alter table {batch_counts} replica identity full;
+        end if;
+    end;
+    $$;
 create function {queue}__withdrawn() returns trigger language plpgsql as $$
     begin
         insert into {batch_counts} (batch_id, pushed, cancelled) values (old.batch_id, 0, 1);

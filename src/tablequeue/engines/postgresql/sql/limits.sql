@@ -24,7 +24,8 @@ analyze {slots};
 create table {rate} (
     step bigint not null,
     burst bigint not null,
-    spent_until timestamptz not null default '1970-01-01 00:00:00+00'
+    spent_until timestamptz not null default '1970-01-01 00:00:00+00',
+    only_row boolean default true check (only_row) constraint {table}__only_rate primary key
 ) with (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 insert into {rate} (step, burst) values ({step}, {burst});
 

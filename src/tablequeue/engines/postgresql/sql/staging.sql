@@ -25,6 +25,7 @@ do $$
                 staged_at timestamptz not null default statement_timestamp()
             );
             alter table {staged} alter payloads set storage external;
+            alter table {staged} replica identity full;
         end if;
     end;
     $$;
