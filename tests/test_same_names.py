@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ import tablequeue
 from tablequeue import Database, Queue
 from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName, QueueNotFound
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, claimed, counts, design_group, refuses
@@ -244,6 +246,27 @@ def test_temporary_tables_and_attached_files_get_nothing(
         with pytest.raises(QueueNotFound):
             queue.push(1, connection=connection, **design_group(queue, "a"))
     assert total(others) == 0
+
+
+@only("sqlite", "postgresql", "mariadb")
+def test_a_subscription_begins_at_the_end_of_the_log_of_its_own_topic(db: Database, place: Place) -> None:
+    """SQLite knows the end by the name of the table, which has no schema there."""
+    topic = db.create_topic("events")
+    topic.push_many(range(5))
+    with place.sa_engine().begin() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("create temporary table t (id integer primary key autoincrement)")
+    late = topic.subscribe("late", start="end")
+    assert late.lag().messages == 0
+    topic.push(5)
+    assert [message.payload for message in late.pop_many(10)] == [5]
+
+
+@only("sqlite")
+def test_no_text_looks_for_a_table_by_its_name_with_the_schema(kind: Kind) -> None:
+    for name in operations_of(kind.name):
+        for word in re.findall(r"= '{(\w+)}'", sql_text(kind.name, name)):
+            assert word in ("table", "log_name", "state", "moved_dead", "pushed_ready"), f"{name} compares with {word}"
 
 
 class Unsettled:

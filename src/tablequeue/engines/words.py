@@ -228,6 +228,7 @@ class Words(ABC):
         log = f"{self.prefix}{(table.topic or table).table_name}"
         return {
             "log": log,
+            "log_name": (table.topic or table).table_name,  # without the schema
             "runs": f"{log}{PART}runs",
             "holes": f"{log}{PART}holes",
             "ranges": f"{self.prefix}{table.table_name}{PART}ranges",

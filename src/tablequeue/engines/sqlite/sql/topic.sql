@@ -18,8 +18,8 @@ from (values (:payload));
 -- name: topic_bounds
 -- The first offset of the log, and the one after the last. Index: the primary key. Locks: none.
 select
-    coalesce((select min(id) from {log}), (select seq + 1 from sqlite_sequence where name = '{log}'), 1),
-    coalesce((select seq + 1 from sqlite_sequence where name = '{log}'), 1);
+    coalesce((select min(id) from {log}), (select seq + 1 from {prefix}sqlite_sequence where name = '{log_name}'), 1),
+    coalesce((select seq + 1 from {prefix}sqlite_sequence where name = '{log_name}'), 1);
 
 -- name: topic_pushed_at
 -- When the message at offset :start, or the first one after it, was pushed. Index: the primary key. Locks: none.
