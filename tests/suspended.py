@@ -43,6 +43,7 @@ class Relay:
         self._left: int | None = None
         self._asked: set[socket.socket] = set()
         self._upstream: list[socket.socket] = []
+        self._clients: list[socket.socket] = []
         self.stopped = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -76,6 +77,13 @@ class Relay:
         for upstream in [*self._asked]:
             upstream.recv(1, socket.MSG_PEEK)
 
+    def cut(self) -> None:
+        """Cut all connections: what the server has not answered is never answered."""
+        for end in (*self._upstream, *self._clients):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self.release()
+
     def close(self) -> None:
         self.release()
         self._listening.close()
@@ -94,6 +102,7 @@ class Relay:
                 for one in (client, upstream):
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._upstream.append(upstream)
+                self._clients.append(client)
                 threading.Thread(target=self._ask, args=(client, upstream), daemon=True).start()
                 threading.Thread(target=self._answer, args=(client, upstream), daemon=True).start()
 
