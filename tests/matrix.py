@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from time import monotonic
 from typing import Any
 
@@ -128,10 +129,11 @@ class Scene:
         return [*rows]
 
     def content(self) -> dict[str, list[str]]:
-        """Return all rows of all tables, as text."""
+        """Return all rows of all tables that have some, as text."""
         names = sa.inspect(self._looking).get_table_names(self.place.schema)
         tables = {name: f"{self.place.schema}.{name}" if self.place.schema else name for name in names}
-        return {name: sorted(map(str, self.select(f"select * from {table}"))) for name, table in tables.items()}  # noqa: S608 (our names)
+        rows = {name: sorted(map(str, self.select(f"select * from {table}"))) for name, table in tables.items()}  # noqa: S608 (our names)
+        return {name: there for name, there in rows.items() if there}
 
     # -- waits ---------------------------------------------------------------------------------------------------------
 
@@ -302,6 +304,31 @@ class Ground:
             self.act.run(self, connection)
         return before, self.scene.content()
 
+    def failed(self, connection: sa.Connection) -> tuple[dict[str, list[str]], list[dict[str, list[str]]]]:
+        """Run the act with its first statement refused by the server, then with its second one, and so on, and commit.
+
+        Return what is in all tables before, and after each commit.
+        """
+        self.before_the_snapshot()
+        self.after_the_snapshot()
+        before, after = self.scene.content(), list[dict[str, list[str]]]()
+        engine = context_of(self.acting).engine
+        for engine.fails in count(1):  # type: ignore[attr-defined]
+            engine.number = 0  # type: ignore[attr-defined]
+            refused = False
+            with connection.begin():
+                try:
+                    self.act.run(self, connection)
+                except TablequeueError:
+                    refused = True
+            if engine.number < engine.fails:  # type: ignore[attr-defined]
+                return before, after
+            if refused:  # else it was a sweep, without which the call goes on
+                after.append(self.scene.content())
+            elif self.scene.content() != before:
+                return before, after
+        raise AssertionError("unreachable")
+
     def _as_expected(self, refusal: TablequeueError | None) -> bool:
         return isinstance(refusal, self.act.refused) if self.act.refused else refusal is None
 
@@ -319,6 +346,48 @@ class Ground:
                 wait(pending, PATIENCE)
                 return [f"holds up {name}" for name in wrong]
         return []
+
+
+class FailingCursor:
+    """A cursor of a caller's connection. The server refuses one of its statements; see `Ground.failed`."""
+
+    def __init__(self, cursor: Any, engine: Any) -> None:
+        self._cursor, self._engine = cursor, engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("_cursor", "_engine"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._cursor, name, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cursor)
+
+    def execute(self, statement: Any, *params: Any) -> Any:
+        self._count(statement)
+        return self._cursor.execute(statement, *params)
+
+    def executemany(self, statement: Any, *params: Any) -> Any:
+        self._count(statement)
+        return self._cursor.executemany(statement, *params)
+
+    def packet(self, statements: str) -> Any:
+        self._count(statements)
+        return self._cursor.packet(statements)
+
+    def copy(self, statement: Any) -> Any:
+        self._count(statement)
+        return self._cursor.copy(statement)
+
+    def _count(self, statement: Any) -> None:
+        if any(word in str(statement)[:40] for word in ("savepoint", "rollback")):
+            return
+        self._engine.number += 1
+        if self._engine.number == self._engine.fails:
+            self._cursor.execute("select * from no_such_table")
 
 
 @contextmanager

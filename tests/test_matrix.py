@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 
 import tablequeue
+from tablequeue.engines import runner
 from tablequeue.engines.engine import Engine
-from tests.matrix import Ground, scene
+from tests.matrix import FailingCursor, Ground, scene
 from tests.matrix_others import others
 from tests.matrix_rows import ACTS, COLUMNS
 from tests.servers import Kind, Place, only
@@ -31,8 +33,6 @@ EXCEPTIONS = [
     ("*", "pop*", "holds up move", "All messages are moved, so the one that it acted on too."),
     ("*", "take*", "holds up move", "All messages are moved, so the one that it acted on too."),
 ]
-# Refused calls that are known to change something.
-CHANGING = ("batch with a taken key",)
 
 Cell = tuple[str, str]
 """An act and a design."""
@@ -83,7 +83,7 @@ def test_no_call_holds_up_anybody(place: Place, kind: Kind, design: str, level: 
 def check_refusals(place: Place, kind: Kind, cells: Iterable[Cell]) -> None:
     with scene(place, kind) as one, place.sa_engine().connect() as caller:
         for act, design in cells:
-            if ACTS[act].refused and act not in CHANGING:
+            if ACTS[act].refused:
                 before, after = Ground(one, COLUMNS[design], ACTS[act]).refused(caller)
                 assert after == before, f"{act}, {design}"
 
@@ -91,6 +91,54 @@ def check_refusals(place: Place, kind: Kind, cells: Iterable[Cell]) -> None:
 def test_a_refused_call_changes_nothing(place: Place, kind: Kind) -> None:
     """Also if the caller catches the error and commits."""
     check_refusals(place, kind, core(0, 1))
+
+
+def check_failures(place: Place, kind: Kind, cells: Iterable[Cell]) -> None:
+    """Have the server refuse each statement of a call in turn. The caller catches the error, and commits."""
+    place.open().upgrade()  # it makes the catalogue
+    acting = place.open_with(failing(kind.engine_class))
+    with scene(place, kind, acting) as one, place.sa_engine().connect() as caller:
+        found = []
+        for act, design in cells:
+            if act != "batch by hand":  # which has opened a batch of its own before
+                before, after = Ground(one, COLUMNS[design], ACTS[act]).failed(caller)
+                wrong = [number for number, content in enumerate(after, start=1) if content != before]
+                found += [f"{act}, {design}: it changes something if one of its statements {wrong} fails"] * bool(wrong)
+        assert not found, "\n".join(found)
+
+
+def failing(engine: type[Engine]) -> type[Engine]:
+    """In a caller's transaction the server refuses the statement number `fails`, as far as there are so many."""
+
+    class Failing(engine):  # type: ignore[misc, valid-type]
+        fails = 0
+
+        def join(self, dbapi: Any) -> Any:
+            return FailingCursor(super().join(dbapi), self)
+
+    return Failing
+
+
+def test_a_call_that_fails_half_way_changes_nothing(place: Place, kind: Kind) -> None:
+    check_failures(place, kind, core(0, 1))
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("design", COLUMNS)
+def test_no_call_that_fails_half_way_changes_anything(place: Place, kind: Kind, design: str) -> None:
+    check_failures(place, kind, [(act, design) for act in ACTS if design in fitting(act)])
+
+
+@pytest.mark.parametrize("check", [check_refusals, check_failures])
+def test_a_call_without_a_savepoint_is_detected(
+    place: Place, kind: Kind, check: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "whole", lambda *_: nullcontext())
+    act = "batch with a taken key" if check is check_refusals else "cancel by a function"
+    if check is check_failures and kind.name != "sqlite":
+        act = "pop completing" if kind.name == "mariadb" else pytest.skip("An error undoes all.")
+    with pytest.raises(AssertionError):
+        check(place, kind, [(act, "batches")])
 
 
 @pytest.mark.matrix

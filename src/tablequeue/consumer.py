@@ -11,7 +11,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any, Unpack
 
-from tablequeue.errors import BadPayload, Empty
+from tablequeue.errors import BadPayload, Empty, LeaseLost
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import PAYLOAD, Claim, Message, checked_claims, checked_id
@@ -50,7 +50,8 @@ class Consumer:
 
     connection=   the transaction to act in: a SQLAlchemy Connection, Session or scoped_session (as Flask-SQLAlchemy's
                   `db.session`), or a DB-API connection. The verb never commits it. None: a transaction of the verb's
-                  own, which is committed when the verb returns.
+                  own, which is committed when the verb returns. A refused call has changed nothing, also if you catch
+                  the error and commit. On PostgreSQL an error of the database itself aborts your transaction.
     now=          an aware datetime to use instead of the database's clock: leases, delays and ages count from it, and
                   it is stored as the time of the event. Use it in tests, and for messages that keep the times of
                   another system. None: the database's clock, which is the same for all processes.
@@ -486,17 +487,17 @@ class Consumer:
         now: datetime | None,
     ) -> list[Claim]:
         done = checked_claims(completing, Claim)
-        while True:
-            if done:
-                token, rows = complete_and_claim(
-                    self._context.current(connection), done, n, lease, now, connection, same_group
-                )
-            else:
-                token, rows = claim.claim(self._context.current(connection), n, lease, now, connection, same_group)
-            claims = self._claims(token, rows, now, connection)
-            if claims or not rows:
-                return claims
-            done = ()  # none of the claimed payloads can be read, and more messages may be ready
+        context = self._context.current(connection)
+        with context.runner.whole(connection, unless=LeaseLost):
+            while True:
+                if done:
+                    token, rows = complete_and_claim(context, done, n, lease, now, connection, same_group)
+                else:
+                    token, rows = claim.claim(context, n, lease, now, connection, same_group)
+                claims = self._claims(token, rows, now, connection)
+                if claims or not rows:
+                    return claims
+                done = ()  # none of the claimed payloads can be read, and more messages may be ready
 
     def _claims(
         self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Connection | None

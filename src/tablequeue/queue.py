@@ -299,10 +299,12 @@ class Queue(Consumer):
 
     def take_many(self, n: int, connection: Connection, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
-        while rows := claim.take(self._context.current(connection), n, now, connection):
-            if claims := self._claims("", rows, now, connection):
-                return claims
-        return []
+        context = self._context.current(connection)
+        with context.runner.whole(connection):
+            while rows := claim.take(context, n, now, connection):
+                if claims := self._claims("", rows, now, connection):
+                    return claims
+            return []
 
     def result(self, id: int, *, wait: Duration = 0) -> Any:
         """Return the result of a message, in a queue with `results`; None if it was completed without one.

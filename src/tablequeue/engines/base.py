@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from threading import Lock
@@ -74,6 +74,12 @@ class EngineBase(Words):
     has_schemas: ClassVar[bool] = True
     commits_ddl: ClassVar[bool] = False
     """Whether each statement that makes or changes a table commits."""
+    errors_abort: ClassVar[bool] = False
+    """Whether an error of the database leaves a transaction that can only be rolled back."""
+    undone: ClassVar[Set[str] | None] = frozenset()
+    """The operations that are several statements in a caller's transaction, and need a savepoint; None: all may be."""
+    savepoints_stay: ClassVar[bool] = True
+    """Whether a savepoint stays beside a later one of its name, so that it must be released."""
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps in that transaction, because no other one could write then."""
     low_water: ClassVar[bool] = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -63,6 +65,27 @@ def _connection_of(connection: Connection | None) -> Any:
     connection = own_session(connection)
     session = getattr(sys.modules.get("sqlalchemy.orm"), "Session", None)
     return connection.connection() if session is not None and isinstance(connection, session) else connection
+
+
+@contextmanager
+def whole(engine: Engine, cursor: Cursor, unless: type[Exception] | tuple[()] = (), level: str = "") -> Iterator[None]:
+    """Undo what the block has done in a caller's transaction, if it raises: the caller may go on, and commit.
+
+    unless   an error that tells what was done: then that stays.
+    level    the rest of the name of the savepoint, for a block that has others inside.
+    """
+    name = f"tablequeue_call{level}"
+    cursor.execute(f"savepoint {name}")
+    try:
+        yield
+    except unless:
+        raise
+    except Exception:
+        with suppress(Exception):  # the connection is gone, or the server has rolled back the whole transaction
+            cursor.execute(f"rollback to savepoint {name}")
+        raise
+    if engine.savepoints_stay:
+        cursor.execute(f"release savepoint {name}")
 
 
 def adapted(connection: Connection | None) -> Any:

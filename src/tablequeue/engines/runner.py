@@ -12,7 +12,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
 from random import random
@@ -22,12 +22,13 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from tablequeue.engines.callers import adapted, joined
+from tablequeue.engines.callers import adapted, joined, whole
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
 from tablequeue.engines.operations import OPERATIONS
 from tablequeue.engines.params import Params
+from tablequeue.engines.parts import Part
 from tablequeue.engines.silence import Watch
 from tablequeue.engines.table import Statements, Table
 from tablequeue.errors import (
@@ -166,6 +167,18 @@ class Runner:
             yield result
         finally:
             run(partial(self._let_go, held))
+
+    def whole(
+        self, connection: Connection | None, *, refuses: bool = False, unless: type[Exception] | tuple[()] = ()
+    ) -> AbstractContextManager[None]:
+        """Undo what several operations of a call have done in the caller's transaction, if the call is refused.
+
+        refuses   whether we refuse, and not only the database: an error of PostgreSQL undoes all by itself.
+        unless    an error that tells what was done: then that stays.
+        """
+        if connection is None or (self.engine.errors_abort and not refuses):
+            return nullcontext()
+        return whole(self.engine, joined(self.engine, connection), unless, "_of_several")
 
     def missing(self) -> str | None:
         """Return the path of a missing database file that the first connection would create; else None."""
@@ -340,7 +353,8 @@ class Runner:
                 self.engine.settle_by(cursor)
             if self.engine.looks_apart:
                 cursor.beside = self._beside(connection)
-            result = operation(cursor, table, params)
+            with nullcontext() if self._is_whole(operation) else whole(self.engine, cursor):
+                result = operation(cursor, table, params)
             if isinstance(table, Table) and table.notifies_apart:
                 self._notify_apart(table, connection)
             return result
@@ -385,6 +399,15 @@ class Runner:
             self._discard(raw)  # with its connection, its locks are gone
         else:
             self._keep(raw)
+
+    def _is_whole(self, operation: Callable[..., Any]) -> bool:
+        """Whether an operation in a caller's transaction needs no savepoint, because it is one statement.
+
+        A function of several operations may be refused after the first one.
+        """
+        undone = self.engine.undone
+        is_one = isinstance(getattr(operation, "__self__", None), Part)
+        return is_one and undone is not None and operation.__name__ not in undone
 
     def _notify_apart(self, table: Table, connection: Connection) -> None:
         table.notifies_apart = False  # first: another thread may set it again from now on

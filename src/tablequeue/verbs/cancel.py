@@ -36,11 +36,12 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: Co
     time = context.time(now)
     account: dict[int, bool] = {}
     asked: list[int] = []
-    for ids in _batches(context, which):
-        _refuse_in_log(context, ids)
-        params: Params = {"ids": context.engine.dump_ids(ids), "now": time}
-        account |= dict(context.run(context.messages.cancel, params, connection))
-        asked += ids
+    with context.runner.whole(connection if callable(which) else None, refuses=True):
+        for ids in _batches(context, which):
+            _refuse_in_log(context, ids)
+            params: Params = {"ids": context.engine.dump_ids(ids), "now": time}
+            account |= dict(context.run(context.messages.cancel, params, connection))
+            asked += ids
     follow(context, ENDED, now, connection, len(account))
     return Cancellation(
         tuple(sorted(id for id, told in account.items() if not told)),

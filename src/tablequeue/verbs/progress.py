@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import datetime
 from time import monotonic
 from typing import Any
 
 from tablequeue.engines.plan import Ways
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, Message, checked_claims, checked_token
 from tablequeue.model.payload import dump_detail
@@ -59,14 +60,17 @@ def report(
         "detail": None if detail is None else dump_detail(detail),
         "now": context.time(now),
     }
-    make(context, connection)
-    if not context.run(context.engine.progress.report_progress, params, connection):
-        raise not_held([claim.id], 1, "changed")
+    with context.runner.whole(None if context.table.has_progress else connection, refuses=True):
+        make(context, connection)
+        if not context.run(context.engine.progress.report_progress, params, connection):
+            raise not_held([claim.id], 1, "changed")
     if connection is None:  # else a rollback may undo it
         claim.reported = monotonic(), fraction
     if monotonic() >= context.table.next_forget:
-        gone = context.run_apart(context.engine.progress.forget_progress, {"n": FORGET_SIZE}, connection)
-        context.table.next_forget = 0.0 if gone == FORGET_SIZE else monotonic() + FORGET_EVERY
+        context.table.next_forget = monotonic() + FORGET_EVERY
+        with suppress(TablequeueError):  # the report has taken effect
+            gone = context.run_apart(context.engine.progress.forget_progress, {"n": FORGET_SIZE}, connection)
+            context.table.next_forget = 0.0 if gone == FORGET_SIZE else monotonic() + FORGET_EVERY
 
 
 def make(context: Context, connection: Connection | None = None) -> None:

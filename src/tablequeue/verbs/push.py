@@ -229,16 +229,12 @@ def pushing(
     push_each = context.table.plan.way(EACH)
 
     def push_keyed(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], list[int]]:
-        if on_conflict == "raise":
-            # The caller's transaction must be able to go on without these messages.
-            cursor.execute("savepoint tablequeue_push")
         ids = push_each(context, cursor, table, params, rows, on_conflict)
         pushed = [id for id in ids if id is not None]
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
             taken = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
             if on_conflict == "raise":
-                cursor.execute("rollback to savepoint tablequeue_push")
                 raise _duplicate(taken)
             there = keys.find(context, cursor, table, params, taken)
             gone = [place for place, key in zip(refused, taken, strict=True) if key not in there]
@@ -248,8 +244,6 @@ def pushing(
                 ids[place] = there.get(key)
             for place, id in zip(gone, again, strict=True):
                 ids[place] = id
-        if on_conflict == "raise":
-            cursor.execute("release savepoint tablequeue_push")
         return ids, pushed
 
     return push_keyed

@@ -27,11 +27,14 @@ OLDEST_LEVEL = 130
 # With implicit transactions, as in ODBC without autocommit, SAVE TRANSACTION does not begin one (error 628), and BEGIN
 # TRANSACTION would begin two. A read of a table begins exactly one.
 _SAVE = "if @@trancount = 0\n    select top (0) object_id from sys.objects;\nsave transaction "
-# Translations of the standard SQL that verbs/push.py uses. A savepoint ends with its transaction.
+# Translations of the standard SQL of engines/callers.py. A savepoint ends with its transaction.
 _SAVEPOINTS = {
-    "savepoint tablequeue_push": f"{_SAVE}tablequeue_push",
-    "rollback to savepoint tablequeue_push": "rollback transaction tablequeue_push",
-    "release savepoint tablequeue_push": None,
+    statement: translation
+    for name in ("tablequeue_call", "tablequeue_call_of_several")
+    for statement, translation in {
+        f"savepoint {name}": f"{_SAVE}{name}",
+        f"rollback to savepoint {name}": f"if xact_state() = 1 rollback transaction {name}",
+    }.items()
 }
 
 

@@ -125,6 +125,7 @@ class SQLServer(Engine):
     task_results = SQLServerTaskResults()
     checks = CHECKS
     quotes = "[]"
+    savepoints_stay = False
     listener = SQLServerPoll
     drivers = ("mssqlpython", "pyodbc", "pymssql")
     # A heap promises no order; by id is what the index gives for nothing.

@@ -123,6 +123,8 @@ class MySQL(Engine):
     autocommit = in_autocommit("push_each", "complete_and_claim")
 
     quotes = "``"
+    undone = frozenset({"extend", "fail", "release"})
+    savepoints_stay = False
     listener = Poll
     procedure_syntax = procedures.SYNTAX
     # At REPEATABLE READ, the default, a transaction sees the data as of its first read, and locks those of now.

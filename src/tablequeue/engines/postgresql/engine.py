@@ -139,6 +139,7 @@ class PostgreSQL(Engine):
         },
     )
     reserved = frozenset({"collation", "concurrently", "lateral", "tablesample"})
+    errors_abort = True
     listener = PostgreSQLListener
     low_water = True
     overlaps = True

@@ -95,6 +95,7 @@ class SQLite(Engine):
     connect_args: ClassVar = {"timeout": 10}
     has_schemas = False
     promotes = False
+    undone = None
     sweeps_within = True
     closes_before_fork = True
     listener = SQLiteListener
