@@ -47,7 +47,9 @@ def server() -> Server:
 
 
 def with_open_batch(server: Server) -> None:
-    server.answers["select epoch"] = lambda params: [(1, 1, 0, TOKEN, json.dumps({"bad row": [2]}))]
+    server.answers["select epoch"] = lambda params: [
+        (1, 1, 0, TOKEN, json.dumps({"begun": 1, "errors": {"bad row": [2]}}))
+    ]
     server.answers["select id\n"] = lambda params: [(3,), (1,), (2,)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -233,6 +234,29 @@ def test_a_value_that_does_not_fit_fails_its_own_message(
     )
     assert f"{{'a': 1}}, for message {other.id}, which" in other.errors[-1].error
     assert "SystemExit: 3" in left.errors[-1].error
+
+
+def test_a_message_that_ends_its_worker_becomes_a_dead_letter(spark: Any, small: Database, tmp_path: Path) -> None:
+    """In the function of the stage, and in that of a sink after another one that has the batch."""
+    raw, last = small.create_queue("raw", max_attempts=2), small.create_queue("last")
+    push(raw, range(6))
+
+    def ending(number: int) -> Any:
+        def end(n: int) -> int:
+            return os._exit(9) if n == number else n
+
+        return lambda rows: rows.withColumn("n", f.udf(end, "int")("n"))
+
+    pipeline = pipeline_of(small)
+    sinks = ToQueue("last", as_messages), ToParquet(f"{tmp_path}/lake", transform=ending(4))
+    pipeline.stage(FromQueue("raw"), *sinks, name="keep")(lambda messages: ending(1)(numbers(messages)))
+    (done,) = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    assert counts(raw) == {"dead": 2, "finished": 4}
+    assert [dead.payload["n"] for dead in raw.dead()] == [1, 4]
+    assert "was begun 2 times without an end" in raw.dead()[0].errors[-1].error
+    assert done.failed == 2
+    assert sorted(row.n for row in spark.read.parquet(f"{tmp_path}/lake").collect()) == [0, 2, 3, 5]
+    assert sorted(message.payload["n"] for message in last.peek(10)) == [0, 2, 3, 4, 5], "once, though it came again"
 
 
 def test_a_message_that_fails_in_one_row_is_in_no_sink(spark: Any, small: Database, tmp_path: Path) -> None:

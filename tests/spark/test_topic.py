@@ -289,14 +289,53 @@ class TestPositions:
         source.latestOffset(first, limit)
         assert (mail.lag().messages, mail.stats().finished) == (0, 10), "it never goes back"
         again = stream_reader(place, subscription="mail", startingPosition=first["offset"])
-        assert again.initialOffset() == first
+        assert again.initialOffset()["offset"] == first["offset"]
         assert mail.lag().messages == 4, "the subscription follows where the stream begins"
         message = mail.pop()
         assert message is not None
         refused = refuses(BadInput, stream_reader(place, subscription="mail").initialOffset)
         assert "ranges are in progress" in str(refused)
         mail.complete(message)
-        assert stream_reader(place, subscription="mail").initialOffset() == at(db, first["offset"] + 1)
+        begun = stream_reader(place, subscription="mail").initialOffset()
+        assert begun.items() >= at(db, first["offset"] + 1).items()
+
+    def test_a_seek_of_its_subscription_moves_the_stream(self, db: Database, place: Place) -> None:
+        mail = numbered(db, range(10)).subscribe("mail")
+        source = stream_reader(place, subscription="mail")
+        limit = source.getDefaultReadLimit()
+        start = source.initialOffset()
+        read = source.latestOffset(start, limit)
+        for _ in range(2):  # the second one is to the same place
+            assert source.latestOffset(read, limit) == read
+            assert mail.lag().messages == 0
+            mail.seek("beginning")
+            later = stream_reader(place, subscription="mail")  # a run with this checkpoint
+            again = later.latestOffset(read, limit)
+            assert rows(later, later.partitions(read, again)) == [*range(10)]
+            assert rows(source, source.partitions(read, again)) == [*range(10)], "a replay"
+            assert mail.lag().messages == 10, "the batch is not committed yet"
+            source, read = later, again
+        assert source.latestOffset(read, limit) == read
+        assert mail.lag().messages == 0
+        mail.seek("end")
+        assert source.latestOffset(read, limit) == read
+
+    def test_two_streams_of_one_subscription_are_refused(self, db: Database, place: Place) -> None:
+        numbered(db, range(10)).subscribe("mail")
+        slow = stream_reader(place, subscription="mail", maxMessagesPerTrigger=3)
+        limit = slow.getDefaultReadLimit()
+        first = slow.latestOffset(slow.initialOffset(), limit)
+        second = slow.latestOffset(first, limit)
+        other = stream_reader(place, subscription="mail")
+        refused = refuses(StreamRefused, other.initialOffset)
+        assert "notes the position of another stream" in refused.cause
+        assert f"startingPosition={first['offset']}" in refused.remedy
+        taking_over = stream_reader(place, subscription="mail", startingPosition=first["offset"])
+        begun = taking_over.initialOffset()
+        end = taking_over.latestOffset(begun, limit)
+        assert rows(taking_over, taking_over.partitions(begun, end)) == [3, 4, 5]
+        taking_over.latestOffset(end, limit)
+        assert "another stream" in refuses(StreamRefused, slow.latestOffset, second, limit).cause
 
     def test_a_subscription_is_no_queue_of_spark(self, db: Database, place: Place) -> None:
         mail = numbered(db, range(3)).subscribe("mail")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tablequeue import Consumer, Database, NewMessage, Queue
-from tablequeue.bulk import arrow, failures, stream
+from tablequeue.bulk import arrow, stream
+from tablequeue.bulk.failures import Failures, grouped
 from tablequeue.bulk.stream import Stream
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
@@ -119,6 +120,33 @@ def check_failures(queue: Queue) -> None:
     assert {message.id for message in queue.history()} == {ids[1], ids[3]}
 
 
+def check_begun(queue: Queue) -> None:
+    """It is counted how many runs began a batch. A message that is set apart is not read again, and becomes a dead
+    letter with the batch."""
+
+    def begun() -> int:
+        return stream.change(queue, "lake").failures.begun
+
+    run = Stream(queue, "lake")
+    run.advance(0, 4, now=at(1))
+    _, ids = run.batch(1)
+    run.batch(1)
+    assert begun() == 1
+    again = Stream(queue, "lake")
+    again.batch(1)
+    again.batch(1)
+    assert begun() == 2
+    stream.fail(queue, "lake", {ids[1]: "it ends the process"}, apart=True)
+    last = Stream(queue, "lake")
+    assert last.batch(1)[1] == [ids[0], *ids[2:]]
+    assert begun() == 3
+    last.complete(1, now=at(2))
+    assert [letter.id for letter in queue.dead()] == [ids[1]]
+    assert {message.id for message in queue.history()} == {ids[0], *ids[2:]}
+    last.advance(1, 4, now=at(3))
+    assert begun() == 1
+
+
 def check_long_failures(queue: Queue) -> None:
     """Of a long error the ends are kept."""
     run = Stream(queue, "lake")
@@ -146,14 +174,14 @@ def test_the_errors_of_a_whole_batch_fit_a_packet(db: Database) -> None:
 
 def test_errors_of_any_number_of_messages_are_one_short_text() -> None:
     errors = {id: "\x01" * 50 + f"{id}" for id in range(100_000)}
-    text = failures.dump(errors)
+    text = Failures(errors=grouped(errors)).dump()
     assert len(json.dumps(text).encode()) < 16 << 20, "as a value in a statement"
-    loaded = failures.load(text)
+    loaded = Failures.load(text).by_id()
     assert loaded.keys() == errors.keys()
     assert loaded[7] == errors[7]
     assert loaded[99_999].startswith("One of 100000 errors")
     few = {1: "no number", 2: "x" * 7000, 3: "no number"}
-    assert failures.load(failures.dump(few)) == few
+    assert Failures.load(Failures(errors=grouped(few)).dump()).by_id() == few
 
 
 def check_one_batch_is_open(queue: Queue) -> None:
@@ -187,6 +215,7 @@ CHECKS = [
     check_no_lease,
     check_between,
     check_failures,
+    check_begun,
     check_long_failures,
     check_one_batch_is_open,
 ]
@@ -501,6 +530,7 @@ MUTANTS = [
     (gives_a_lease, check_replay),
     (takes_a_stream_for_a_holder, check_no_lease),
     (forgets_failures, check_failures),
+    (forgets_failures, check_begun),
     (claims_again, check_replay),
     (claims_too_early, check_one_batch_is_open),
     (completes_what_others_hold, check_completed_once),

@@ -1,4 +1,4 @@
-"""The errors of the messages of a batch, as the text that the row of their stream has.
+"""What the row of a stream says of its open batch: how often it was begun, and which of its messages fail, and why.
 
 A bad release of a stage may fail all messages of a batch, each with a traceback of its own. The text is one value of
 one row, and fits the packet of a server with its defaults (16 MiB on MariaDB), however many messages fail.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tablequeue.model.message import error_text
 
@@ -18,20 +19,38 @@ MOST = 2 << 20
 LEAST = 100
 
 
-def dump(errors: Mapping[int, str]) -> str:
-    """Return the errors of messages by id as a text, shortened as far as they must be."""
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """begun      how often a run began the batch, and gave no reason why it did not end it.
+    errors     the messages that become dead letters when the batch is completed: their ids, by the text of the error.
+    apart      the ids of those that are not read any more, because they end the process that processes them.
+    suspects   the lowest and the highest id of messages that are looked at for such a one.
+    """
+
+    begun: int = 0
+    errors: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    apart: Sequence[int] = ()
+    suspects: tuple[int, int] | None = None
+
+    @classmethod
+    def load(cls, text: str) -> Failures:
+        return cls(**json.loads(text))
+
+    def dump(self) -> str:
+        found = {name: value for name in self.__slots__ if (value := getattr(self, name))}
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+    def by_id(self) -> dict[int, str]:
+        """Return the errors of messages, by id."""
+        return {id: error for error, ids in self.errors.items() for id in ids}
+
+
+def grouped(errors: Mapping[int, str]) -> dict[str, list[int]]:
+    """Return the ids of messages by their errors, shortened as far as they must be."""
     by_error: dict[str, list[int]] = defaultdict(list)
     for id, error in errors.items():
         by_error[error_text(error)].append(id)
-    if sum(map(len, by_error)) > MOST:
-        by_error = _shortened(by_error)
-    return json.dumps(by_error, ensure_ascii=False, separators=(",", ":"))
-
-
-def load(text: str) -> dict[int, str]:
-    """Return the errors of messages, by id."""
-    found: Mapping[str, list[int]] = json.loads(text)
-    return {id: error for error, ids in found.items() for id in ids}
+    return _shortened(by_error) if sum(map(len, by_error)) > MOST else by_error
 
 
 def _shortened(by_error: Mapping[str, list[int]]) -> dict[str, list[int]]:

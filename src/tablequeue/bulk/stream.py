@@ -12,12 +12,12 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
-from tablequeue.bulk import failures
+from tablequeue.bulk.failures import Failures, grouped
 from tablequeue.consumer import Consumer
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -63,6 +63,7 @@ class Stream:
         self.token: str | None = None
         """The token of the open batch that `advance` returned last."""
         self._claimed = _NOTHING
+        self._begun: str | None = None
 
     def advance(
         self, upto: int, n: int, *, token: str | None = None, last_id: int | None = None, now: datetime | None = None
@@ -99,8 +100,9 @@ class Stream:
 
         `token` is that of the batch, as for `advance`.
 
-        They are the same until the stream advances. A run that was fenced after it claimed the batch may still ask: a
-        pipeline that stops fences its queries, and they are to end what they have begun. Reading changes nothing.
+        They are the same until the stream advances, but for messages that `fail` has set apart. A run that was fenced
+        after it claimed the batch may still ask: a pipeline that stops fences its queries, and they are to end what
+        they have begun. The row of the stream counts the runs that began the batch; that which claimed it is the first.
         """
         context, engine = context_of(self.queue), context_of(self.queue).engine
 
@@ -113,9 +115,15 @@ class Stream:
                     "Go on from the latest checkpoint, or use a new one.",
                 )
             _check_token(self.name, number, row.token, token)
-            return row.token, self._claimed.ids_of(engine, cursor, table, params | {"token": row.token})
+            found = Failures.load(row.failures)
+            if row.token not in (self._claimed.token, self._begun):
+                _set_failures(engine, cursor, table, params, row, replace(found, begun=found.begun + 1))
+            ids = self._claimed.ids_of(engine, cursor, table, params | {"token": row.token})
+            return row.token, [id for id in ids if id not in found.apart]
 
-        return context.run(look, _params(context, self.name, None))
+        found = context.run(look, _params(context, self.name, None))
+        self._begun = found[0]
+        return found
 
     def _complete(
         self,
@@ -142,13 +150,16 @@ class Stream:
             row = _locked(engine, cursor, table, params, self.epoch)
             if (row.batch, row.token) != (upto, None):
                 raise _NotCompleted(f"Batch {upto} of the stream {self.name!r} is not completed.", "Complete it first.")
-            values: Params = {"batch": upto + 1, "completed": upto, "claim": token, "failures": "{}"}
+            values: Params = {"batch": upto + 1, "completed": upto, "claim": token, "failures": BEGUN}
             engine.streams.stream_set(cursor, table, params | values)
             self._claimed = _Claimed(token, ids)
             return upto + 1
 
         sweep(context, now)
         return context.run(claim, params | {"token": token})
+
+
+BEGUN = Failures(begun=1).dump()
 
 
 class _NotCompleted(StreamRefused):
@@ -175,30 +186,51 @@ def streams(queue: Consumer) -> list[StreamState]:
     return _states(context_of(queue))
 
 
-def fail(queue: Consumer, name: str, errors: Mapping[int, str]) -> None:
+def fail(queue: Consumer, name: str, errors: Mapping[int, str], *, apart: bool = False) -> None:
     """Note that messages of the open batch of a stream cannot be processed: by id, why.
 
-    They become dead letters when the batch is completed. Until then they are read with it again. Idempotent; the last
-    error wins. If many fail, the end of each error is kept; see `tablequeue.bulk.failures`. `BadInput` for a message
-    that is not in the open batch.
+    They become dead letters when the batch is completed. Until then they are read with it again, except those that are
+    set `apart`. Idempotent; the last error wins. If many fail, the end of each error is kept; see
+    `tablequeue.bulk.failures`. `BadInput` for a message that is not in the open batch.
     """
-    context, engine = context_of(queue), context_of(queue).engine
 
-    def note(cursor: Cursor, table: Table, params: Params) -> None:
-        row = _locked(engine, cursor, table, params, None)
-        there = [] if row.token is None else engine.streams.stream_ids(cursor, table, params | {"token": row.token})
-        unknown = errors.keys() - {*there}
+    def noted(batch: Batch) -> Failures:
+        unknown = errors.keys() - {*batch.ids}
         if unknown:
             raise BadInput(
                 f"Message {min(unknown)} is not in the open batch of the stream {name!r}.",
                 "Give the ids that the batch was read with.",
             )
-        noted = failures.dump(failures.load(row.failures) | {**errors})
-        values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": noted}
-        engine.streams.stream_set(cursor, table, params | values)
+        found = batch.failures
+        set_apart = sorted({*found.apart, *errors}) if apart else found.apart
+        return replace(found, errors=grouped(found.by_id() | {**errors}), apart=set_apart)
+
+    change(queue, name, noted)
+
+
+class Batch(NamedTuple):
+    """The open batch of a stream; it has no ids and the number of the last one, if none is open."""
+
+    number: int
+    ids: Sequence[int]
+    failures: Failures
+
+
+def change(queue: Consumer, name: str, note: Callable[[Batch], Failures] = lambda batch: batch.failures) -> Batch:
+    """Note something of the open batch of a stream, and return the batch as it is then. `StreamNotFound` without it."""
+    context, engine = context_of(queue), context_of(queue).engine
+
+    def changed(cursor: Cursor, table: Table, params: Params) -> Batch:
+        row = _locked(engine, cursor, table, params, None)
+        ids = [] if row.token is None else engine.streams.stream_ids(cursor, table, params | {"token": row.token})
+        batch = Batch(row.batch, ids, Failures.load(row.failures))
+        noted = note(batch)
+        if noted != batch.failures and row.token is not None:
+            _set_failures(engine, cursor, table, params, row, noted)
+        return batch._replace(failures=noted)
 
     _find(context, name)
-    context.run(note, _params(context, name, None))
+    return context.run(changed, _params(context, name, None))
 
 
 def complete(queue: Consumer, name: str, upto: int, token: str | None = None) -> None:
@@ -304,7 +336,7 @@ def _complete(
         meanwhile()
         under = params | {"token": row.token}
         ids = claimed.ids_of(engine, cursor, table, under)
-        failed = failures.load(row.failures)
+        failed = Failures.load(row.failures).by_id()
         by_error: dict[str, dict[int, float]] = defaultdict(dict)
         for id, error in failed.items():
             by_error[error][id] = 0
@@ -384,6 +416,14 @@ def _locked(engine: Engine, cursor: Cursor, table: Table, params: Params, epoch:
     return row
 
 
+def _set_failures(
+    engine: Engine, cursor: Cursor, table: Table, params: Params, row: StreamRow, failures: Failures
+) -> None:
+    """Note something of the open batch in the row of a stream, which is locked."""
+    values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": failures.dump()}
+    engine.streams.stream_set(cursor, table, params | values)
+
+
 def _set_completed(engine: Engine, cursor: Cursor, table: Table, params: Params, completed: int) -> None:
     """Note that all batches up to `completed` are completed, and that none is open."""
     values: Params = {"batch": completed, "completed": completed, "claim": None, "failures": "{}"}
@@ -394,4 +434,4 @@ def _params(context: Context, stream: str, now: datetime | None) -> Params:
     return {"stream": stream, "now": context.time(now)}
 
 
-__all__ = ["Stream", "StreamState", "complete", "fail", "release", "streams"]
+__all__ = ["Batch", "Stream", "StreamState", "change", "complete", "fail", "release", "streams"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Seconds between two reports of progress, where there is no terminal.
 EVERY = 5.0
-COLUMNS = ("stage", "batch", "messages", "a second", "ready", "failed", "last error")
+COLUMNS = ("stage", "batch", "messages", "a second", "ready", "dropped", "failed", "last error")
 
 
 @click.group(cls=Group)
@@ -72,11 +72,12 @@ def run(
         from tablequeue.spark.pipeline.health import Watched
     chosen = load(file)
     logs.configure(as_json=settings.json)
+    folder = checkpoints or f"checkpoints/{chosen.name}"
     stop = Event()
     watched = Watched(chosen, stop)
     with (
         serving_health(health_host, health_port, lambda: watched.health),
-        _session(chosen.name, master, not available_now) as spark,
+        _session(chosen.name, master, not available_now, folder) as spark,
         stop_on_signals(stop.set, _show_cursor),
         _watch(stop) as watch,
     ):
@@ -88,7 +89,7 @@ def run(
         done = pipelines.run(
             chosen,
             spark,
-            checkpoints or f"checkpoints/{chosen.name}",
+            folder,
             available_now=available_now,
             trigger=trigger,
             stop=stop,
@@ -102,13 +103,15 @@ def run(
 
 
 @contextmanager
-def _session(name: str, master: str, lasting: bool) -> Iterator[Any]:
+def _session(name: str, master: str, lasting: bool, checkpoints: str) -> Iterator[Any]:
+    """A session. Its log is beside the checkpoints, or if these are elsewhere, here."""
     from tablequeue.spark.pipeline.refusals import cause_and_remedy
     from tablequeue.spark.session import session
 
     with tempfile.TemporaryDirectory(prefix="tablequeue-", ignore_cleanup_errors=True) as scratch:
         try:
-            spark = session(name, master, Path(scratch), lasting)
+            beside = Path("." if ":" in checkpoints else checkpoints)
+            spark = session(name, master, Path(scratch), lasting, beside / "spark.log")
         except TablequeueError:
             raise
         except Exception as error:
@@ -155,10 +158,20 @@ def _watch(stop: Event) -> Iterator[Callable[[Sequence[Progress]], None]]:
 
 
 def _cells(stage: Progress) -> tuple[Any, ...]:
-    return stage.stage, stage.batch, stage.messages, round(stage.rate), stage.ready, stage.failed, stage.error
+    return (
+        stage.stage,
+        stage.batch,
+        stage.messages,
+        round(stage.rate),
+        stage.ready,
+        stage.dropped,
+        stage.failed,
+        stage.error,
+    )
 
 
 def _line(stage: Progress) -> str:
     ready = "" if stage.ready is None else f", {stage.ready:,} ready"
+    dropped = f", {stage.dropped:,} dropped by watermarks" if stage.dropped else ""
     failed = f", {stage.failed:,} failed: {one_line(stage.error or '')}" if stage.failed else ""
-    return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{ready}{failed}"
+    return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{ready}{dropped}{failed}"

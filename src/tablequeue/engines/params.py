@@ -225,7 +225,7 @@ class Params(TypedDict, total=False):
     claim: str | None
     """The token of the open batch; None if no batch is open."""
     failures: str
-    """Errors of messages of the open batch by id, as JSON."""
+    """What is known of the open batch, as JSON; see `tablequeue.bulk.failures`."""
     write: str
     attempt: str
     """The name of an attempt at a part of a write."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.params import Params
 from tablequeue.engines.reads import Next, Reads
-from tablequeue.engines.rows import FinishedRow, PushedRow, RangesRow, StatsRow
+from tablequeue.engines.rows import FinishedRow, PositionRow, PushedRow, RangesRow, StatsRow
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
@@ -65,10 +65,9 @@ class RangeReads(Reads):
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
-    def position(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def position(self, cursor: Cursor, table: Table, params: Params) -> PositionRow:
         """Return the offset at which the next claim begins, whether its message is still there or not."""
-        row: Row = self._row(cursor, table, "range_position", params)
-        return int(row[0])
+        return PositionRow(*self._row(cursor, table, "range_position", params))
 
     def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
         """Count the messages of a subscription that are in the log alone."""

@@ -196,6 +196,16 @@ class ProgressRow(NamedTuple):
     attempt: int
 
 
+class PositionRow(NamedTuple):
+    """The position of a subscription: the offset at which the next claim begins, and who has moved it last."""
+
+    offset: int
+    id: int
+    """The number of the last range or seek."""
+    consumer: str | None
+    """Its consumer; None of a seek, or if nobody has moved it yet."""
+
+
 class StreamRow(NamedTuple):
     """The row of a stream."""
 

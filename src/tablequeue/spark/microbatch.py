@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tablequeue.bulk import arrow
 from tablequeue.bulk.stream import Stream
@@ -28,6 +28,17 @@ from tablequeue.spark.options import LARGEST, Options
 PAUSES = (0.02, 0.5)
 # Minimum number of messages for one more task: two tasks of 5,000 take longer than one of 10,000, on SQLite too.
 MESSAGES_PER_TASK = 10_000
+
+
+# Maximum number of messages of the one batch of `trigger(once=True)`: as many as all databases take for a limit.
+ALL = (1 << 31) - 1
+
+
+def most(limit: ReadLimit, options: Options) -> int:
+    """Return the maximum number of messages of a batch: all that are there, if Spark asks for that."""
+    if isinstance(limit, ReadAllAvailable):
+        return ALL
+    return limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages
 
 
 class Idle:
@@ -83,7 +94,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         self._origin.check(start)  # before the run begins: it fences the one that goes on, and completes a batch
-        n = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
+        n = most(limit, self._options)
         run = self._stream()
         last = run.advance(start["batch"], n, token=start.get("token"), last_id=self._last_id)
         self._idle.answer(last > start["batch"] or self._last_id is not None)

@@ -18,7 +18,7 @@ from tablequeue.errors import BadInput, DriverMissing
 from tablequeue.spark import fork
 from tablequeue.spark.fork import READER
 from tablequeue.spark.java import ensure_java
-from tablequeue.spark.settings import hide_passwords
+from tablequeue.spark.settings import LOG, hide_passwords
 
 # How addresses of Spark Connect begin, and how many seconds a server has to answer.
 CONNECT = "sc://"
@@ -70,8 +70,8 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
     return session
 
 
-def session(name: str, master: str, folder: Path, lasting: bool = False) -> SparkSession:
-    """Return a session for the stages of a pipeline, whose errors Spark does not log.
+def session(name: str, master: str, folder: Path, lasting: bool = False, log: Path | None = None) -> SparkSession:
+    """Return a session for the stages of a pipeline, whose errors Spark logs to a file, or nowhere.
 
     On a cluster with the settings of its spark-defaults.conf, except for the daemon of Python workers; by a server of
     Spark Connect (`sc://host:port`), or one of `local_session`.
@@ -80,10 +80,34 @@ def session(name: str, master: str, folder: Path, lasting: bool = False) -> Spar
         return _remote(master)
     found = _classic(name, master, folder, lasting)
     # An error of a stage is reported once, and not by everything that it passes through.
-    found.sparkContext.setLogLevel("OFF")
+    if log is None:
+        found.sparkContext.setLogLevel("OFF")
+    else:
+        _log_to(log, found)
     for logger in LOGGERS:
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     return found
+
+
+def _log_to(file: Path, session: SparkSession) -> None:
+    """Write what Java logs to a file, for this user alone: an error may have a message in it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j
+    context = log4j.LogManager.getContext(False)
+    settings = context.getConfiguration()
+    layout = log4j.core.layout.PatternLayout.newBuilder().withPattern("%d{ISO8601} %p %c{1}: %m%n%ex").build()
+    appender = log4j.core.appender.FileAppender.newBuilder().setName("tablequeue").setLayout(layout)
+    appender = appender.withFileName(str(file.absolute())).build()
+    appender.start()
+    settings.addAppender(appender)
+    root = settings.getRootLogger()
+    for name in [*root.getAppenders().keySet()]:
+        root.removeAppender(name)
+    root.addAppender(appender, None, None)
+    root.setLevel(log4j.Level.WARN)
+    context.updateLoggers()
+    session.conf.set(LOG, str(file.absolute()))
 
 
 def _classic(name: str, master: str, folder: Path, lasting: bool) -> SparkSession:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 REDACTION = "spark.redaction.regex"
+# The setting of a session that names the file of its log.
+LOG = "tablequeue.log"
 # What Spark hides if that is not set.
 DEFAULT = "(?i)secret|password|token|access[.]?key|credential"
 

@@ -7,6 +7,7 @@ keeps its message.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from time import monotonic
@@ -22,7 +23,7 @@ from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
 from tablequeue.ext import context_of
 from tablequeue.spark.batch import LEAST_PER_TASK
 from tablequeue.spark.checkpoints import Offset, Origin
-from tablequeue.spark.microbatch import Idle
+from tablequeue.spark.microbatch import Idle, most
 from tablequeue.spark.options import Options, Position
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs import topics
@@ -30,6 +31,8 @@ from tablequeue.verbs.context import Context
 
 # Maximum number of messages of a task: one that is tried again repeats no more.
 MOST_PER_TASK = 500_000
+# How the consumers begin whose ranges are noted positions of streams.
+WHO = "spark:"
 
 
 class OffsetPartition(InputPartition):
@@ -135,7 +138,9 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
         self._known: Origin | None = None
-        self._begun: int | None = None
+        # What a stream gets that began without a subscription.
+        self._reader = secrets.token_hex(4)
+        self._begun: Offset | None = None
         self._end: int | None = None
         self._latest = 0
         self._noted: int | None = None
@@ -148,7 +153,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
     def initialOffset(self) -> Offset:  # noqa: N802  (Spark's names here and below)
         if self._begun is None:  # Spark asks twice, and the end may have moved
             self._begun = self._begin()
-        return self._offset(self._begun)
+        return self._begun
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.max_messages)
@@ -158,29 +163,35 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         at = self._checked(start)
-        n = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
-        found = topics.bounds(self._topic, at, n)
-        if at > found.end:
+        n = most(limit, self._options)
+        seek = self._seek(start)
+        begin = at if seek is None else seek.offset
+        found = topics.bounds(self._topic, begin, n)
+        if begin > found.end:
             raise StreamRefused(
-                f"The checkpoint is at the offset {at} of the topic {self._name!r}, which ends before {found.end}: the "
-                "topic is older than the checkpoint.",
+                f"The checkpoint is at the offset {begin} of the topic {self._name!r}, which ends before {found.end}: "
+                "the topic is older than the checkpoint.",
                 "Use a new checkpoint.",
             )
-        self._note(at)
+        if seek is None:
+            self._note(at, start)
         self._latest = found.end
-        there = self._there(at, found.first)
+        there = self._there(begin, found.first)
         end = min(found.end if self._end is None else self._end, there + n)
-        self._looked = (at, end) if there == at else None
-        if end > at:
+        self._looked = (begin, end) if there == begin else None
+        if end > begin:
             self._given = (end, monotonic())
-        self._idle.answer(end > at or self._end is not None)
-        return self._offset(end) if end > at else start  # to the letter: the topic may have another name now
+        self._idle.answer(end > begin or self._end is not None)
+        if end <= begin:
+            return start  # to the letter: the topic may have another name now
+        return self._offset(end, begin, start.get("reader"), start.get("seek") if seek is None else seek.id)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
-        return self._offset(self._latest)
+        return self._origin.offset(offset=self._latest)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        first, last = self._checked(start), end["offset"]
+        last = self._checked(end)
+        first = end.get("from", self._checked(start))
         if (first, last) != self._looked:
             first = self._there(first, self._first())
         return self._partitions(first, last)
@@ -188,36 +199,62 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
     def commit(self, end: Offset) -> None:
         """Do nothing: `latestOffset` has noted the position."""
 
-    def _begin(self) -> int:
+    def _begin(self) -> Offset:
         """Return where a stream with a new checkpoint begins. Its subscription follows it there."""
         starting = self._options.starting
         if self._options.subscription is None:
-            return self._offset_of("beginning" if starting is None else starting)
-        subscription = context_of(self._subscription)
+            return self._origin.offset(offset=self._offset_of("beginning" if starting is None else starting))
+        subscription, reader = context_of(self._subscription), secrets.token_hex(4)
         if starting is not None:
             topics.move(subscription, self._offset_of(starting))
-        position = topics.position(subscription)
-        topics.note(subscription, position, self._who)  # refuses one that has consumers
-        return max(position, topics.bounds(self._topic).first)
+        last = topics.position(subscription)
+        if starting is None:
+            self._refuse_other(last, reader)
+        topics.note(subscription, last.offset, self._who(reader))  # refuses one that has consumers
+        return self._offset(max(last.offset, topics.bounds(self._topic).first), None, reader, last.id)
 
-    def _note(self, offset: int) -> None:
+    def _seek(self, start: Offset) -> topics.PositionRow | None:
+        """Return where somebody has moved the subscription since the checkpoint: the stream goes on there."""
+        if self._options.subscription is None or "reader" not in start:
+            return None  # the checkpoint is older than the subscription
+        last = topics.position(context_of(self._subscription))
+        self._refuse_other(last, start["reader"])
+        return last if last.consumer is None and last.id != start["seek"] else None
+
+    def _refuse_other(self, last: topics.PositionRow, reader: str) -> None:
+        """Refuse a subscription that notes the position of another stream: that one would lose messages."""
+        if last.consumer and last.consumer.startswith(WHO) and last.consumer != self._who(reader):
+            raise StreamRefused(
+                f"The subscription {self._options.subscription!r} of the topic {self._name!r} notes the position of "
+                "another stream of Spark.",
+                "Give each stream a subscription of its own. If the checkpoint of the other stream is lost, go on with "
+                f"a new one by startingPosition={last.offset}.",
+            )
+
+    def _note(self, offset: int, start: Offset) -> None:
         """Note in the subscription that all messages before an offset are in the sink."""
-        if self._options.subscription is not None and offset != self._noted:
+        if self._options.subscription is not None and "reader" in start and offset != self._noted:
             end, given = self._given
-            topics.note(context_of(self._subscription), offset, self._who, monotonic() - given if end == offset else 0)
+            who = self._who(start["reader"])
+            topics.note(context_of(self._subscription), offset, who, monotonic() - given if end == offset else 0)
             self._noted = offset
 
-    @property
-    def _who(self) -> str:
-        return f"spark:{self._options.subscription}"
+    def _who(self, reader: str) -> str:
+        """The consumer of the ranges that a stream notes."""
+        return f"{WHO}{self._options.subscription}#{reader}"
 
     @property
     def _subscription(self) -> Subscription:
         assert self._options.subscription is not None, "it is given"
         return self._opened().subscription(self._options.subscription)
 
-    def _offset(self, offset: int) -> Offset:
-        return self._origin.offset(offset=offset)
+    def _offset(self, offset: int, begin: int | None, reader: str | None, seek: int | None) -> Offset:
+        """Return an offset. `from` is where its batch begins. `reader` is the stream among those of a subscription, and
+        `seek` the last seek of the subscription that it has followed."""
+        parts = {"from": begin, "reader": reader or self._reader, "seek": seek}
+        if self._options.subscription is None:
+            del parts["reader"], parts["seek"]
+        return self._origin.offset(offset=offset, **{name: value for name, value in parts.items() if value is not None})
 
     @property
     def _origin(self) -> Origin:

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Literal
 
 from tablequeue.engines.params import Params
-from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
+from tablequeue.engines.rows import BoundsRow, NameRow, PositionRow, QueueRow
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, Locked, QueueNotFound, TablequeueError
 from tablequeue.model.definition import SubscriptionDefinition, kind_of
@@ -189,8 +189,8 @@ def again(act: Callable[[], int]) -> int:
     return act()
 
 
-def position(subscription: Context) -> int:
-    """Return the offset at which the next claim begins."""
+def position(subscription: Context) -> PositionRow:
+    """Return the offset at which the next claim begins, and who has moved it last."""
     return subscription.run(subscription.engine.range_reads.position, {})
 
 
@@ -311,6 +311,7 @@ def _offset_at(context: Context, time: datetime) -> int:
 
 __all__ = [
     "Lag",
+    "PositionRow",
     "Start",
     "bounds",
     "drop",

@@ -8,5 +8,6 @@ select (select min(first_offset) from {ranges} where lease_until is not null), l
 from {ranges} order by id desc limit 1;
 
 -- name: range_position
--- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
-select last_offset + 1 from {ranges} order by id desc limit 1;
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
+-- consumer, null of a seek. Index: the primary key. Locks: none.
+select last_offset + 1, id, consumer from {ranges} order by id desc limit 1;

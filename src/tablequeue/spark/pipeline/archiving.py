@@ -89,6 +89,10 @@ class RunningArchive:
     def is_active(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def begins_again(self) -> bool:
+        """False: an error of an archive ends it."""
+        return False
+
     def fence(self) -> None:
         """It takes messages from nobody."""
 

@@ -46,6 +46,9 @@ class Watched:
     def _metrics(self) -> Iterable[Metric]:
         messages = Metric("tablequeue_pipeline_messages_total", "Messages that a stage has read.", "counter")
         failed = Metric("tablequeue_pipeline_failed_messages_total", "Messages that failed in a stage.", "counter")
+        dropped = Metric(
+            "tablequeue_pipeline_dropped_rows_total", "Rows that the watermarks of a stage have dropped.", "counter"
+        )
         last = Metric(
             "tablequeue_pipeline_last_batch_time_seconds", "When a stage last ended a batch, in seconds since 1970."
         )
@@ -53,5 +56,6 @@ class Watched:
             labels = {"pipeline": self._pipeline.name, "stage": stage.stage}
             messages.add(stage.messages, **labels)
             failed.add(stage.failed, **labels)
+            dropped.add(stage.dropped, **labels)
             last.add(self._last_batch.get(stage.stage), **labels)
-        return messages, failed, last
+        return messages, failed, dropped, last

@@ -12,6 +12,7 @@ class Progress:
     batch      number of its last batch in the checkpoint, of an archive that of its last run; None before the first.
     messages   rows that it has read, or archived; `rate` is rows a second in the last batch.
     failed     messages that have failed; `error` is the last line of the last error.
+    dropped    rows that watermarks of the stage have dropped, because they came too late.
     ready      messages that are ready in its queue or subscription; None if it reads neither.
     """
 
@@ -22,3 +23,4 @@ class Progress:
     failed: int
     error: str | None
     ready: int | None
+    dropped: int = 0

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from tablequeue.errors import PipelineFailed, TablequeueError
 
 REMEDY = "Correct the cause and run the pipeline again: it continues with that batch."
-LONGEST = 600
+LONGEST = 400
 
 # Errors of workers without tablequeue: on the driver, where they look for the format, and on executors.
 _MISSING = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] [^.]*: tablequeue\.|No module named 'tablequeue'")
@@ -69,11 +69,10 @@ def died(error: Exception) -> bool:
 
 
 def failure(stage: str, error: Exception, place: str = "", log: str | None = None) -> PipelineFailed:
-    """Return the error of a stage. `place` is the batch in which it failed, and `log` the file that has more."""
+    """Return the error of a stage. `place` says in which batch it failed, and `log` is the file of Spark's log."""
     cause, remedy = cause_and_remedy(error)
-    return PipelineFailed(
-        f"The stage {stage!r} failed{place}: {cause}", f"{remedy} More is in {log}." if log else remedy
-    )
+    where = f"{cause.rstrip('.')}, {place}." if place else cause
+    return PipelineFailed(f"The stage {stage!r} failed: {where}", f"{remedy} Spark's log is {log}." if log else remedy)
 
 
 def _text(error: Exception) -> str:

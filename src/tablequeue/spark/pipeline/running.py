@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from threading import Event
 from time import monotonic, sleep
 from typing import Any
@@ -13,12 +14,13 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tablequeue.bulk import stream
 from tablequeue.bulk.stream import Stream
 from tablequeue.consumer import Consumer
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, StreamRefused
+from tablequeue.errors import BadInput, StreamRefused, TablequeueError
 from tablequeue.spark.options import Options
-from tablequeue.spark.pipeline import failures
+from tablequeue.spark.pipeline import culprits, failures, refusals
 from tablequeue.spark.pipeline.archiving import RunningArchive
 from tablequeue.spark.pipeline.progress import Progress
 from tablequeue.spark.pipeline.refusals import failure
@@ -26,7 +28,7 @@ from tablequeue.spark.pipeline.sinks import ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
 from tablequeue.spark.pipeline.writer import StageWriter
-from tablequeue.spark.settings import REDACTION, exposed_passwords
+from tablequeue.spark.settings import LOG, REDACTION, exposed_passwords
 
 # Seconds between two checks of the queries, and between two counts of the ready messages, which read an index.
 PAUSE = 0.25
@@ -81,7 +83,7 @@ def run(
                     for stage in group:
                         started.callback(stage.stop)
                         stage.start(checkpoints, when)
-                    while not stop.wait(PAUSE) and all(stage.is_active for stage in group):
+                    while not stop.wait(PAUSE) and all(stage.is_active or stage.begins_again() for stage in group):
                         watch([stage.progress() for stage in stages])
                 finally:
                     # Not after a failure: another run may have taken over, which must not be fenced.
@@ -130,12 +132,16 @@ class _RunningStage:
         self._batch: int | None = None
         self._messages = 0
         self._failed = 0
+        self._dropped = 0
         # The last message that failed, until its error is known.
         self._failed_id: int | None = None
         self._last_error: str | None = None
         self._rate = 0.0
         self._ready = 0
         self._ready_at = 0.0
+        self._writer: Any = None
+        # The open batch, how often it was begun, and how many of its messages were set apart, at the last start again.
+        self._begun_again: tuple[int, int, int] | None = None
         # The stream that fences the query, once it is to stop.
         self._fenced_by: Stream | None = None
 
@@ -150,12 +156,51 @@ class _RunningStage:
             write = StageWriter(self._spark, stage, self._options, self._stop)
             writer = rows.writeStream.queryName(stage.path).outputMode(stage.output_mode).foreachBatch(write)
             writer = writer.option("checkpointLocation", f"{checkpoints}/{stage.name}").trigger(**trigger)
-            for tries in range(1, TRIES + 1):
-                if self._has_begun(writer, last=tries == TRIES):
-                    break
+            self._look_for_a_culprit()
+            self._writer = writer
+            self._start()
         except Exception as error:
             raise failure(self._stage.name, error) from error
         self._endless = "availableNow" not in trigger
+
+    def _start(self) -> None:
+        for tries in range(1, TRIES + 1):
+            if self._has_begun(self._writer, last=tries == TRIES):
+                break
+
+    def begins_again(self) -> bool:
+        """Start a query again that ended because a process of Spark did: a message of its batch may be why.
+
+        False if it ended in another way. So it is if the batch was begun as often as the queue tries a message, and no
+        message of it alone ends a process.
+        """
+        error = self._query and self._query.exception()
+        if self._queue is None or not error or not refusals.died(error):
+            return False
+        found = stream.change(self._queue, self._stage.path)
+        again = (found.number, found.failures.begun, len(found.failures.apart))
+        if again == self._begun_again or (self._tried_all(found) and not self._look_for_a_culprit()):
+            return False
+        self._begun_again = again
+        self._start()
+        return True
+
+    def _tried_all(self, batch: stream.Batch) -> bool:
+        assert self._queue
+        return bool(batch.ids) and batch.failures.begun >= self._queue.definition.max_attempts
+
+    def _look_for_a_culprit(self) -> bool:
+        """Look for a message that ends its process, if the open batch was begun often enough; whether one was found."""
+        if self._queue is None or not any(each.stream == self._stage.path for each in stream.streams(self._queue)):
+            return False
+        batch = stream.change(self._queue, self._stage.path)
+        if not self._tried_all(batch):
+            return False
+        found = culprits.find(self._spark, self._stage, self._options, self._queue, batch)
+        if found is not None:
+            self._failed += 1
+            self._failed_id = found
+        return found is not None
 
     def _has_begun(self, writer: Any, *, last: bool) -> bool:
         """Start the query. False if Spark did not wait for a Python process, and this is not the last try."""
@@ -186,20 +231,52 @@ class _RunningStage:
         if self._fenced_by is None:
             if not self.is_active:
                 self._error = self._query.exception() or (ENDED if self._endless else None)
+                if self._error and not refusals.died(self._error):
+                    self._excuse()
                 return
             self._spark.conf.set(self._stop, "true")
         while self.is_active and self._query.status["isTriggerActive"]:
             sleep(PAUSE)
         self._query.stop()
+        if self._fenced_by is None:
+            self._excuse()
         self._spark.conf.unset(self._stop)
         done = self._query.lastProgress
         if self._fenced_by and done:
-            self._fenced_by.complete(json.loads(done.sources[0].endOffset)["batch"])
+            # The function of the stage may read other sources, too.
+            ends = [json.loads(source.endOffset) for source in done.sources if source.endOffset]
+            ours = [end["batch"] for end in ends if isinstance(end, dict) and end.get("stream") == self._stage.path]
+            for batch in ours[:1]:
+                self._fenced_by.complete(batch)
+
+    def _excuse(self) -> None:
+        """Note that the batch did not end for a reason that is known: it says nothing about its messages."""
+        if self._queue is None:
+            return
+        with suppress(TablequeueError):  # the error of the query matters more
+            stream.change(
+                self._queue,
+                self._stage.path,
+                lambda batch: replace(batch.failures, begun=max(0, batch.failures.begun - 1)),
+            )
 
     def check(self) -> None:
         """Raise `PipelineFailed` if the query failed, at its start or in a batch."""
         if self._error is not None:
-            raise failure(self._stage.name, self._error) from self._error
+            log = self._spark.conf.get(LOG, None)
+            raise failure(self._stage.name, self._error, self._place(), log) from self._error
+
+    def _place(self) -> str:
+        """The batch that did not end, and its messages, if the stage reads a queue."""
+        if self._queue is None:
+            return ""
+        try:
+            batch = stream.change(self._queue, self._stage.path)
+        except TablequeueError:  # the error of the query matters more
+            return ""
+        if not batch.ids:
+            return ""
+        return f"in batch {batch.number} of {self._queue.name!r}, with the messages {batch.ids[0]} to {batch.ids[-1]}"
 
     def progress(self, *, recount: bool = False) -> Progress:
         self._update()
@@ -214,6 +291,7 @@ class _RunningStage:
             self._failed,
             self._last_error,
             self._ready if self._counted else None,
+            self._dropped,
         )
 
     def _update(self) -> None:
@@ -223,8 +301,11 @@ class _RunningStage:
         seen = -1 if self._batch is None else self._batch
         # Each is a call of Spark: read all that Spark keeps only if the last one is not the next.
         for one in self._query.recentProgress if last.batchId > seen + 1 else [last]:
-            if one.numInputRows and one.batchId > seen:
+            # A batch without rows also has these figures: Spark runs it for what a watermark has closed.
+            dropped = sum(each.numRowsDroppedByWatermark for each in one.stateOperators)
+            if (one.numInputRows or dropped) and one.batchId > seen:
                 self._batch, self._rate = one.batchId, one.processedRowsPerSecond
+                self._dropped += dropped
                 self._messages += one.numInputRows
                 failed, last_id = failures.reported(one)
                 self._failed += failed

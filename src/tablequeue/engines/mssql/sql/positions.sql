@@ -95,8 +95,9 @@ select
     ) as remaining;
 
 -- name: range_position
--- The offset at which the next claim of a subscription begins. Index: {table}__last. Locks: none that lasts.
-select top (1) last_offset + 1 as position
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
+-- consumer, null of a seek. Index: {table}__last. Locks: none that lasts.
+select top (1) last_offset + 1 as position, id, consumer
 from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
 
