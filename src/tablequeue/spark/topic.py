@@ -184,7 +184,9 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._idle.answer(end > begin or self._end is not None)
         if end <= begin:
             return start  # to the letter: the topic may have another name now
-        return self._offset(end, begin, start.get("reader"), start.get("seek") if seek is None else seek.id)
+        if seek is None:
+            return self._offset(end, None, start.get("reader"), start.get("seek"))
+        return self._offset(end, begin, start.get("reader"), seek.id)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         return self._origin.offset(offset=self._latest)
@@ -249,8 +251,8 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         return self._opened().subscription(self._options.subscription)
 
     def _offset(self, offset: int, begin: int | None, reader: str | None, seek: int | None) -> Offset:
-        """Return an offset. `from` is where its batch begins. `reader` is the stream among those of a subscription, and
-        `seek` the last seek of the subscription that it has followed."""
+        """Return an offset. `from` is where its batch begins after a seek. `reader` is the stream among those of a
+        subscription, and `seek` the last seek of the subscription that it has followed."""
         parts = {"from": begin, "reader": reader or self._reader, "seek": seek}
         if self._options.subscription is None:
             del parts["reader"], parts["seek"]

@@ -608,8 +608,9 @@ from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_joi
 order by log.id;
 
 -- range_position
--- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
-select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
+-- consumer, null of a seek. Index: the primary key. Locks: none.
+select last_offset + 1, id, consumer from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
 -- Move the next messages of the log to the queue of an ordered subscription, and the position past them.

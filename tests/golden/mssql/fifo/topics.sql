@@ -1155,8 +1155,9 @@ from (
 order by id;
 
 -- range_position
--- The offset at which the next claim of a subscription begins. Index: tq_events__s1__last. Locks: none that lasts.
-select top (1) last_offset + 1 as position
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
+-- consumer, null of a seek. Index: tq_events__s1__last. Locks: none that lasts.
+select top (1) last_offset + 1 as position, id, consumer
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
 order by id desc;
 

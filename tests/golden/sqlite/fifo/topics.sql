@@ -441,8 +441,9 @@ order by id
 limit :n;
 
 -- range_position
--- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
-select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
+-- consumer, null of a seek. Index: the primary key. Locks: none.
+select last_offset + 1, id, consumer from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them.
