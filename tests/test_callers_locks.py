@@ -306,7 +306,7 @@ def test_a_transaction_claims_what_it_has_changed_itself(
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_a_savepoint_gives_back_is_claimed_again(place: Place, kind: Kind, db: Database, level: str) -> None:
     queue = db.create_queue("work", payload="text")
-    ids = queue.push_many("ab")
+    ids = queue.push_many(["a", "b"])
     with _transaction(place, level) as connection:
         for _ in range(2):
             savepoint = connection.begin_nested()
@@ -339,7 +339,7 @@ def test_a_key_that_the_transaction_frees_can_be_pushed(place: Place, kind: Kind
 def check_nothing_comes_between(place: Place, kind: Kind, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that no other consumer gets a message that a caller's transaction has looked at and locks next."""
     queue = db.create_queue("work", payload="text")
-    ids = queue.push_many("abc")
+    ids = queue.push_many(["a", "b", "c"])
     others: list[Claim] = []
     lock = within.lock
 
@@ -367,7 +367,7 @@ def test_a_claim_that_locks_another_message_is_refused(
     place: Place, kind: Kind, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = db.create_queue("work", payload="text")
-    queue.push_many("ab")
+    queue.push_many(["a", "b"])
     claim = queue.pop()
     assert claim is not None
     looked = within._looked

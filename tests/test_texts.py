@@ -206,7 +206,7 @@ def test_each_text_names_the_schema_everywhere(name: str) -> None:
 
 
 # What an engine makes of the parameters that it is given.
-OF_ENGINES = {"dues", "due_at", "each_expires", "groups", "noted", "priorities", "timeout"}
+OF_ENGINES = {"dues", "due_at", "each_expires", "groups", "noted", "priorities", "session", "timeout"}
 
 
 def test_each_parameter_of_the_texts_is_in_the_table_of_parameters() -> None:
