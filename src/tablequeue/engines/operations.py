@@ -304,7 +304,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "stats_failed": Operation(Effect.READ),
     "stats_pushed": Operation(Effect.READ, others="topic_stats_pushed"),
     "stats_lost": Operation(Effect.READ),
-    "check": Operation(Effect.READ, others="note note_staged server session"),
+    "check": Operation(Effect.READ, others="note note_staged server session place check_session"),
     "missing_indexes": Operation(Effect.READ, others="indexes"),
     "read_clock": Operation(Effect.READ),
     # Schedules

@@ -1,7 +1,7 @@
 -- Periodic messages: their tables and states.
 
 -- name: create_schedules
--- The schedules of periodic pushes: for each its expression with its zone, and the last time it was due that was pushed.
+-- The schedules of periodic pushes: for each its expression with its zone, and the last due time that was pushed.
 -- Made with the first schedule.
 -- The name is the bytes of its text, as a key is (see create), and too long for a clustered key.
 -- Under the creators' lock. A crash leaves nothing.

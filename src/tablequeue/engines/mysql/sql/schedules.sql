@@ -1,7 +1,7 @@
 -- Periodic messages: their tables and states.
 
 -- name: create_schedules
--- The schedules of periodic pushes: for each its expression with its zone, and the last time it was due that was pushed.
+-- The schedules of periodic pushes: for each its expression with its zone, and the last due time that was pushed.
 -- Made with the first schedule. Names are binary, as keys are: blanks at the end count.
 -- Like every DDL it commits by itself; a crash leaves the table whole, or none.
 create table if not exists {schedules} (

@@ -1,7 +1,7 @@
 -- Sessions: the database of the queues, and what a caller's session must not set.
 
 -- name: check_session
--- A setting of a caller's session that changes what our statements do or return: its name, its value, and the right one.
+-- A setting of a caller's session that changes what our statements do or return: its name, value and right value.
 -- Asked once for each connection. It reads no table, so a transaction gets no snapshot by it.
 select wrong.name, wrong.found, wrong.good
 from (

@@ -1,7 +1,7 @@
 -- Periodic messages: their tables and states.
 
 -- name: create_schedules
--- The schedules of periodic pushes: for each its expression with its zone, and the last time it was due that was pushed.
+-- The schedules of periodic pushes: for each its expression with its zone, and the last due time that was pushed.
 -- Made with the first schedule. Under the creators' lock. A crash leaves nothing.
 create table if not exists {schedules} (
     name text primary key,
