@@ -136,6 +136,8 @@ class PostgreSQL(Engine):
             "stage.payload": "array['1', '2']",
             "stage.priority": "null",
             "stage.group": "null",
+            "session": "pg_backend_pid()",
+            "options": "''",
         },
     )
     reserved = frozenset({"collation", "concurrently", "lateral", "tablesample"})

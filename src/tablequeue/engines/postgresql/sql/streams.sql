@@ -16,7 +16,7 @@ order by stream;
 -- name: create_streams
 -- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
 -- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
--- `failures`: how often that batch was begun, and which of its messages fail, with their errors; JSON (bulk/failures.py).
+-- `failures`: how often that batch was begun, and which of its messages fail, with their errors, as JSON.
 -- Made when the first stream begins, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 create table if not exists {streams} (
     stream text primary key,
