@@ -34,8 +34,8 @@ def find(spark: SparkSession, stage: Stage, options: Mapping[str, str], queue: Q
     was_killed = batch.failures.suspects is not None and len(suspects) == 1
     while len(suspects) > 1:
         half = suspects[: len(suspects) // 2]
-        suspects = half if _ends(spark, stage, options, queue, half) else suspects[len(half) :]
-    found = bool(suspects) and (was_killed or _ends(spark, stage, options, queue, suspects))
+        suspects = half if _ends(spark, stage, options, queue, half, batch.failures.apart) else suspects[len(half) :]
+    found = bool(suspects) and (was_killed or _ends(spark, stage, options, queue, suspects, batch.failures.apart))
     stream.change(queue, stage.path, lambda batch: replace(batch.failures, suspects=None))
     if not found:
         return None
@@ -47,13 +47,22 @@ def find(spark: SparkSession, stage: Stage, options: Mapping[str, str], queue: Q
     return suspects[0]
 
 
-def _ends(spark: SparkSession, stage: Stage, options: Mapping[str, str], queue: Queue, suspects: Sequence[int]) -> bool:
+def _ends(
+    spark: SparkSession,
+    stage: Stage,
+    options: Mapping[str, str],
+    queue: Queue,
+    suspects: Sequence[int],
+    apart: Sequence[int],
+) -> bool:
     """Whether a job with these messages alone ends its process."""
-    span = (suspects[0], suspects[-1])
+    span = (suspects[0], suspects[-1])  # which also has those that are set apart
     stream.change(queue, stage.path, lambda batch: replace(batch.failures, suspects=span))
     reader = spark.read.format("tablequeue").options(**options, queue=queue.name, table="queue")
     live = reader.options(minId=str(span[0]), maxId=str(span[1])).load()
     of_batch = live.where((f.col("state") == "in_progress") & (f.col("consumer") == stage.path))
+    if apart:
+        of_batch = of_batch.where(~f.col("id").isin(*apart))
     try:
         rows = stage.function(of_batch.select(*arrow.columns(queue, "stream").names))
         good = rows.where(f.col(ERROR).isNull()).drop(ERROR) if ERROR in rows.columns else rows

@@ -93,7 +93,7 @@ def _java_chain(text: str) -> list[str]:
             shown = _of_worker(text)
         elif code := _EXIT.search(shown):
             shown += _signal(int(code[1]) - 128)
-        if not any(shown in one for one in found):
+        if shown != "EOFException" and not any(shown in one for one in found):  # that a stream ended, says nothing
             found.append(shown)
     return found
 
