@@ -92,7 +92,7 @@ limit :n
 for update skip locked;
 
 -- name: lock_seen_slots
--- As lock_slots, in a caller's transaction, with whether each is as it was seen. The lock of one that is not would stay.
+-- As lock_slots, in a caller's transaction, with whether each is as it was seen: the lock of another one would stay.
 -- Index: the primary key. Locks: the rows, until the transaction ends; locked rows are skipped.
 select place.slot, place.message = free.message and place.token = free.token
 from json_table(:slots, '$[*]' columns (

@@ -5,9 +5,9 @@
 -- the schema of the queues. Behind a pooler its number is not :session, and nothing is set: it is not ours to change.
 -- What the server must not do for each call: compile a read of a topic's log, which takes longer than the read; plan a
 -- statement again, which takes longer than a claim, because it is cheaper by a little for the values of this call.
--- What would change a statement: nulls in an array that are read as words, backslashes in literals, `= null` that holds.
--- The time-outs: the server ends a session whose client is suspended or cut off in the middle of a transaction, or of an
--- answer (over TCP). Until then others may wait for its locks. Half of the default lease, after which they would get
+-- What would change a statement: nulls in arrays that are read as words, backslashes in literals, `= null` that holds.
+-- The time-outs: the server ends a session whose client is suspended or cut off in the middle of a transaction, or of
+-- an answer (over TCP). Until then others may wait for its locks. Half of the default lease, after which they would get
 -- its messages anyway. Settings of the server, the role or the URL's :options are kept.
 select
     current_setting('default_transaction_isolation'), pg_backend_pid(), {place},

@@ -4,7 +4,8 @@
 -- The indexes of the queue, its history, its ranges and its other tables. Locks: none.
 select name
 from sqlite_schema
-where type = 'index' and '{prefix}' || tbl_name in ('{queue}', '{history}', '{ranges}', '{keys}', '{group_rates}', '{results}');
+where type = 'index'
+    and '{prefix}' || tbl_name in ('{queue}', '{history}', '{ranges}', '{keys}', '{group_rates}', '{results}');
 
 -- name: check_journal
 -- The journal mode, where it is not WAL. Locks: none.
