@@ -385,6 +385,7 @@ alter table tq_events add constraint tq_events__grouped check (group_key is not 
 
 -- drop_ranges
 -- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+drop function if exists tq_events__s1__ranges_claim;
 drop function if exists tq_events__s1__ranges_read;
 drop function if exists tq_events__s1__ranges_pump;
 drop table if exists tq_events__s1__ranges;
