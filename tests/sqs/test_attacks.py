@@ -383,9 +383,12 @@ def test_a_large_answer_that_nobody_reads_gives_the_messages_back(
 def test_a_receive_that_fails_gives_the_messages_back(
     sqs: Any, queue_url: str, monkeypatch: pytest.MonkeyPatch, held: Held
 ) -> None:
+    def fail(*given: object) -> None:
+        raise RuntimeError("a fault of the endpoint, and not of the message")
+
     sqs.send_message(QueueUrl=queue_url, MessageBody="x")
     with monkeypatch.context() as broken:
-        broken.setattr("tablequeue.sqs.messages.md5", None)
+        broken.setattr("tablequeue.sqs.messages.md5", fail)
         refused("InternalFailure", sqs.receive_message, QueueUrl=queue_url)
     none_held(held)
     assert received(sqs, queue_url)[0]["Attributes"]["ApproximateReceiveCount"] == "1"

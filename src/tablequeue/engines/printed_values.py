@@ -49,7 +49,7 @@ _EXAMPLES = {
     "ends": "9223372036854775807",
     "noted": "0",
     "places": "'[]'",
-    "claim_held.rows": "'[]'",
+    **dict.fromkeys(("claim_held.rows", "claim_find.rows"), "'[]'"),
     "by_group": "'[[0, 0, 1]]'",
     "slots": "'[]'",
     "removes": "0",

@@ -51,7 +51,7 @@ create or replace function {queue}_check(
     $$;
 
 -- name: characters
--- {queue}_characters: refuse JSON with a lone surrogate as an escape, which is no Unicode text. For procedures that push.
+-- {queue}_characters: refuse JSON with a lone surrogate as an escape, which is no Unicode text. For what pushes.
 -- Backslashes that are escaped themselves are taken out first, then whole pairs.
 create or replace function {queue}_characters(p_json json) returns void language plpgsql as $$
     begin
