@@ -30,7 +30,7 @@ def url_into(place: Place, name: str) -> sa.URL:
     url = sa.make_url(place.url)
     if url.get_backend_name() == "mariadb":
         return url.set(database=name)
-    return url.update_query_dict({"options": f"-csearch_path={name},public"})
+    return url.update_query_dict({"options": f"-csearch_path={name}"})
 
 
 @pytest.fixture
