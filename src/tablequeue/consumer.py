@@ -488,6 +488,8 @@ class Consumer:
     ) -> list[Claim]:
         done = checked_claims(completing, Claim)
         context = self._context.current(connection)
+        if connection is not None:
+            claim.check_claim(context, n, lease, now, connection, same_group)
         with context.runner.whole(connection, unless=LeaseLost):
             while True:
                 if done:

@@ -300,8 +300,9 @@ class Queue(Consumer):
     def take_many(self, n: int, connection: Connection, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
         context = self._context.current(connection)
+        params = claim.check_take(context, n, now, connection)
         with context.runner.whole(connection):
-            while rows := claim.take(context, n, now, connection):
+            while rows := claim.take(context, params, now, connection):
                 if claims := self._claims("", rows, now, connection):
                     return claims
             return []

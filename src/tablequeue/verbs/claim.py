@@ -145,15 +145,33 @@ def leased(
     return token, _params(context, n, token, now) | context.table.plan.way(LEASES)(context, lease)
 
 
-def take(context: Context, n: int, now: datetime | None, connection: Connection | None) -> Sequence[Row]:
-    """Remove messages in the caller's transaction; return their rows, as CLAIMED."""
+def check_claim(
+    context: Context,
+    n: int,
+    lease: Duration | None,
+    now: datetime | None,
+    connection: Connection,
+    same_group: SameGroup,
+) -> None:
+    """Refuse wrong arguments before a call joins a caller's transaction: on SQLite that locks the database."""
+    if same_group:
+        check_same_group(context, connection)
+    leased(context, n, lease, now, connection)
+
+
+def check_take(context: Context, n: int, now: datetime | None, connection: Connection | None) -> Params:
+    """Return the parameters of a take. Refuse wrong arguments before the call joins the caller's transaction."""
     if connection is None:
         raise BadInput(
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
     check(context.table, TAKE)
-    params = _params(context, n, None, now)
+    return _params(context, n, None, now)
+
+
+def take(context: Context, params: Params, now: datetime | None, connection: Connection) -> Sequence[Row]:
+    """Remove messages in the caller's transaction; return their rows, as CLAIMED."""
     return _swept(context, context.messages.take, params, now, connection, refusable=True)
 
 
