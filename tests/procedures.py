@@ -15,7 +15,7 @@ from tablequeue.engines import procedures
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
-from tablequeue.engines.mssql.connection import Batch
+from tablequeue.engines.mssql.connection import Batch, dashed
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of_ids
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
@@ -62,7 +62,7 @@ def on_mssql(cursor: Cursor, table: Table, verb: str, params: Params, in_steps: 
     with more makes several calls, `in_steps`."""
     given = dict(params)
     if given.get("token") is not None:
-        given["token"] = str(given["token"]).replace("-", "").lower()
+        given["token"] = dashed(str(given["token"]).replace("-", "").lower())  # an exec has no cast
     if verb in ("pop", "take") and isinstance(given.get("n"), int) and given["n"] > STEP:
         n = given["n"] if in_steps else STEP
         return claimed_in_steps(lambda wanted: _run(cursor, table, verb, given | {"n": wanted}), n)

@@ -134,7 +134,7 @@ def queue_on(server: tds.Server, driver: Callable[[int], Any], **definition: Any
     def reply(sent: tds.Sent) -> tds.Rows | None:
         if "compatibility_level" in sent.text:
             return tds.Rows(
-                [tds.Column("compatibility_level", "int"), tds.Column("place", "nvarchar(128)")], [(160, None)]
+                [tds.Column("compatibility_level", "int"), tds.Column("place", "nvarchar(510)")], [(160, None)]
             )
         if "object_id(" in sent.text:
             return tds.Rows([tds.Column("there", "int")], [(1,)])
@@ -234,7 +234,7 @@ def test_a_connection_that_the_server_closed_is_not_used(server: tds.Server, dri
     assert raw.is_open()
     server.close_sessions()
     server.reply = lambda sent: (
-        tds.Rows([tds.Column("compatibility_level", "int"), tds.Column("place", "nvarchar(128)")], [(160, None)])
+        tds.Rows([tds.Column("compatibility_level", "int"), tds.Column("place", "nvarchar(510)")], [(160, None)])
         if "compatibility_level" in sent.text
         else selected(sent.text, message_of("a"))
     )
