@@ -166,6 +166,8 @@ VERBS: dict[str, Verb] = {
     "Database.rename": lambda scene: scene.database.rename(scene.name, f"{scene.name}_renamed"),
     "Database.has_schema": lambda scene: scene.database.has_schema(),
     "Database.upgrade": lambda scene: scene.database.upgrade(),
+    "Database.identity": lambda scene: scene.database.identity(),
+    "Database.renew_identity": lambda scene: scene.database.renew_identity(),
     "Database.doctor": lambda scene: scene.database.doctor(scene.name),
     "Database.install_procedures": lambda scene: scene.database.install_procedures(scene.name),
 }

@@ -48,7 +48,8 @@ def test_it_serves_until_it_is_told_to_end(url: str, db: Database) -> None:
         assert program.returncode == 0
     assert queue.stats().ready == 1
     (line,) = [json.loads(line) for line in log.splitlines() if "dead letters" in line]
-    assert (line["message"], line["queue"], line["number"], line["ids"]) == ("dead letters redriven", "work", 1, "all")
+    assert line["message"] == "work: 1 dead letters redriven, from 127.0.0.1"
+    assert (line["queue"], line["number"], line["ids"]) == ("work", 1, "all")
     assert (line["level"], line["logger"]) == ("info", "tablequeue.serve")
 
 

@@ -150,9 +150,8 @@ def test_every_verb_has_an_async_one_of_the_same_parameters(verb: Any, counterpa
     assert _parameters(other) == _parameters(verb)
     assert bool(other.__doc__) == bool(verb.__doc__), "a verb says what it does"
     # An iterator becomes an async iterator, a context manager an async one, and any other method a coroutine.
-    if inspect.isgeneratorfunction(inspect.unwrap(verb)) or "Iterator" in str(
-        inspect.signature(verb).return_annotation
-    ):
+    returned = str(inspect.signature(verb).return_annotation)
+    if inspect.isgeneratorfunction(inspect.unwrap(verb)) or "Iterator" in returned or "Generator" in returned:
         assert inspect.isasyncgenfunction(inspect.unwrap(other))
     else:
         assert inspect.iscoroutinefunction(other)

@@ -547,26 +547,28 @@ where id = :id;
 
 -- range_note
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. This changes the row that range_wait has added.
+-- Nothing is noted while ranges are in progress, which are counted. This changes the row that range_wait has added. It
+-- gets the consumer also if nothing new was read: a range without a consumer is a seek.
 -- Indexes: tq_events__s1__lease, the primary keys. Locks: the row.
 update tq_events__s1__ranges as noted
 join (
     select count(*) as ranges from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null
 ) as open on open.ranges = 0
-set messages = :start - noted.first_offset,
-    last_offset = :start - 1,
+set messages = greatest(:start - noted.first_offset, 0),
+    last_offset = greatest(:start, noted.first_offset) - 1,
     consumer = :consumer,
     popped_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)) - interval :age second,
     finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)),
-    pieces = (
+    pieces = coalesce((
         select concat('[', group_concat(
             '[', first_id + greatest(noted.first_offset - run.first_offset, 0), ',',
             least(last_id, first_id + :start - 1 - run.first_offset), ']' order by run.first_offset
         ), ']')
         from tq_events__runs as run
         where run.first_offset < :start and run.first_offset + last_id - first_id >= noted.first_offset
-    )
-where noted.id = last_insert_id() and noted.first_offset < :start;
+            and noted.first_offset < :start
+    ), '[]')
+where noted.id = last_insert_id();
 select count(*) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null;
 
 -- range_peek_in_progress
