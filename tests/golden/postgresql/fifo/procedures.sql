@@ -38,7 +38,7 @@ create or replace function public.tq_emails_check(
     end;
     $$;
 
--- public.tq_emails_characters: refuse JSON with a lone surrogate as an escape, which is no Unicode text. For procedures that push.
+-- public.tq_emails_characters: refuse JSON with a lone surrogate as an escape, which is no Unicode text. For what pushes.
 -- Backslashes that are escaped themselves are taken out first, then whole pairs.
 create or replace function public.tq_emails_characters(p_json json) returns void language plpgsql as $$
     begin
