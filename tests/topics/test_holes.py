@@ -21,7 +21,6 @@ def test_a_lock_is_the_same_with_the_schema_named_and_without(kind: Kind, postgr
         name = events.subscribe("mail").name
         tables = [context_of(place.open().subscription(name)).table for place in (plain, named)]
         locks = [table.engine.words(table)["range_lock"] for table in tables]
-        assert locks[0] != locks[1]
         tries = [f"select pg_try_advisory_xact_lock({lock})" for lock in locks]
         with plain.sa_engine().begin() as one, plain.sa_engine().begin() as other:
             assert one.exec_driver_sql(tries[0]).scalar_one() is True
