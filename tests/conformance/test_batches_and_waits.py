@@ -90,7 +90,7 @@ def test_a_message_of_the_same_queue_is_waited_for(db: Database) -> None:
 
 
 def test_a_callback_that_cannot_be_pushed_stops_no_consumer(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of a consumer without the right to push into its queue. Who has the right ends the batch."""
+    """A consumer may lack the right to push the callback. A consumer that has the right ends the batch."""
     queue, callbacks = db.create_queue("work", batches=True), db.create_queue("callbacks")
     original = Batches.lock_batch
 

@@ -87,7 +87,7 @@ def test_a_changed_expression_counts_from_then_on(db: Database, queue: Queue) ->
 
 
 def test_two_versions_of_a_program_push_each_their_times(db: Database, queue: Queue) -> None:
-    """Workers of both run while one takes the place of the other, and nobody's change counts twice."""
+    """Workers of both versions run during a deployment, and no change of an expression counts twice."""
     quarter, half = Schedule("tick", "work", "15 * * * *", 1), Schedule("tick", "work", "30 * * * *", 2)
     for one in (quarter, half):
         push_due(db, one, hours(0))

@@ -197,7 +197,7 @@ class ProgressRow(NamedTuple):
 
 
 class PositionRow(NamedTuple):
-    """The position of a subscription: the offset at which the next claim begins, and who has moved it last."""
+    """The position of a subscription: the offset of the next claim, and the consumer that moved it last."""
 
     offset: int
     id: int

@@ -63,7 +63,7 @@ class Context:
     plain: Params | None = None
     """The parameters of a push without options, after the first one; see push.py."""
     looked: float = field(default_factory=monotonic)
-    """When the last look at the definition began, on this process's monotonic clock. To open it is one."""
+    """When the last look at the definition began, on the monotonic clock. Opening the queue is the first look."""
     next_look: float = field(default_factory=lambda: monotonic() + LOOK_EVERY)
     """From when on a call looks."""
 
@@ -138,7 +138,7 @@ class Context:
         if entry is None:
             return False
         values = json.loads(entry)
-        if values.pop("table", f"tq_{name}") != self.table.table_name:  # as in catalogue.table_in
+        if values.pop("table") != self.table.table_name:
             return False
         definition = definition_from(values)
         if definition != self.table.definition or name != self.table.name:
@@ -153,7 +153,7 @@ class Context:
         if not name or not row:
             return None
         values = json.loads(row.entry)
-        table_name = values.pop("table", f"tq_{name}")
+        table_name = values.pop("table")
         return self.engine.table(name, definition_from(values), table_name)
 
     def time(self, time: datetime | None, what: str = "now") -> Any:

@@ -190,7 +190,7 @@ def again(act: Callable[[], int]) -> int:
 
 
 def position(subscription: Context) -> PositionRow:
-    """Return the offset at which the next claim begins, and who has moved it last."""
+    """Return the offset at which the next claim begins, and the consumer that moved it last."""
     return subscription.run(subscription.engine.range_reads.position, {})
 
 

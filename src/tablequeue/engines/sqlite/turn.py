@@ -148,7 +148,7 @@ class _Waiter:
 
 
 def _share(file: int, database: str) -> None:
-    """Let those use the file who may use the database, as SQLite does with its own: whatever the umask says."""
+    """Give the file the mode of the database file, whatever the umask is, as SQLite does with its own files."""
     with suppress(OSError):  # somebody else's file, or a file system without modes
         now, wanted = os.fstat(file), os.stat(database)  # noqa: PTH116 (as the file, by what the kernel calls it)
         if os.geteuid() == 0 and (now.st_uid, now.st_gid) != (wanted.st_uid, wanted.st_gid):
