@@ -129,6 +129,18 @@ def check_rate(queue: Queue) -> None:
     assert [len(queue.pop_many(5, now=at(seconds))) for seconds in asked] == [3, 0, 0, 1, 0, 1, 0, 1, 3, 0, 1]
 
 
+def check_rate_after_the_clock_goes_back(queue: Queue) -> None:
+    """A clock that is more than a minute behind forgets what was spent of a rate of 6 a minute, and 3 at once."""
+    group = "a" if queue.definition.group_rate else None
+    queue.push_many(["a"] * 8, group=group, now=at(0))
+    assert len(queue.pop_many(2, now=at(3600))) == 2
+    assert queue.pop_many(8, now=at(3600 - 59)) == []
+    assert len([*queue.pop_many(8, now=at(0)), *queue.pop_many(8, now=at(0))]) == 3, (
+        "a claim before its sweep gets none"
+    )
+    assert len(queue.pop_many(8, now=at(10))) == 1
+
+
 def check_per_group(queue: Queue) -> None:
     """A fair queue with two places in each group never has more of a group in progress."""
     queue.push_many([*"aaaaa"], group="a", now=at(0))

@@ -296,6 +296,10 @@ LATE = of_two(lambda _, one, other: checks.check_late_claims_count(one, other), 
 ALTERED_RATE = on(checks.check_altered_rate, "altered rate", rate=Rate(1, per=3600, burst=3))
 # SQLite counts the messages in progress instead.
 COUNTED = r"- \(select count\(\*\) from \S+ where state = 'in_progress'\)"
+RATE_BACK = on(checks.check_rate_after_the_clock_goes_back, "clock back", rate=Rate(6, per=60, burst=3))
+GROUP_RATE_BACK = on(
+    checks.check_rate_after_the_clock_goes_back, "group clock back", groups="fair", group_rate=Rate(6, per=60, burst=3)
+)
 RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
 PER_GROUP = on(checks.check_per_group, "per group", groups="fair", per_group=2)
 GROUP_RATE = on(checks.check_group_rate, "group rate", groups="fair", group_rate=Rate(6, per=60, burst=3))
@@ -456,6 +460,14 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a claim that spends nothing of the rate": (
         rewritten(r"(claimed\.|given\.|:)number \* step", "0", "claim", "grant_rate", "spend_rate"),
         RATE,
+    ),
+    "a rate that waits for the time before the clock goes back": (
+        rewritten("spent_until >", "1 = 0 and spent_until >", "forget_rate"),
+        RATE_BACK,
+    ),
+    "a group that waits for the time before the clock goes back": (
+        rewritten("spent_until >", "1 = 0 and spent_until >", "forget_rates"),
+        GROUP_RATE_BACK,
     ),
     "a claim of messages whose time is over": (
         rewritten("expires_at is null or", "1 = 1 or", "claim", "claim_many"),

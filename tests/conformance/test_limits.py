@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from time import monotonic
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import sqlalchemy as sa
@@ -94,6 +94,20 @@ def test_a_rate(db: Database) -> None:
 @pytest.mark.parametrize("order", ["due", "priority"])
 def test_a_rate_in_any_order(db: Database, order: str) -> None:
     checks.check_rate(db.create_queue("work", payload="text", rate=MINUTELY, **DESIGNS[order]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"rate": MINUTELY}, {"groups": "fair", "group_rate": MINUTELY}], ids=["queue", "group"]
+)
+def test_a_rate_after_the_clock_goes_back(db: Database, options: dict[str, Any]) -> None:
+    checks.check_rate_after_the_clock_goes_back(db.create_queue("work", payload="text", **options))
+
+
+def test_a_burst_of_a_group_that_takes_hours_to_come_back(db: Database) -> None:
+    queue = db.create_queue("work", payload="text", groups="fair", group_rate=Rate(1, per=60, burst=100))
+    queue.push_many(["a"] * 101, group="a", now=at(0))
+    assert sum(len(queue.pop_many(200, now=at(0))) for _ in range(3)) == 100
+    assert len(queue.pop_many(200, now=at(60))) == 1
 
 
 def test_a_release_gives_nothing_back(db: Database) -> None:

@@ -77,6 +77,10 @@ class Messages(Part):
         """Delete up to `n` keys whose time is over. Return their number."""
         return len(self._rows(cursor, table, "forget_keys", params))
 
+    def forget_rate(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Forget what was spent of the rate if the clock has gone back since. Return the number of rows changed."""
+        return len(self._rows(cursor, table, "forget_rate", params))
+
     def forget_rates(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Delete the rows of up to `n` groups whose rate allows a whole burst again. Return their number."""
         self._run(cursor, table, "forget_rates", params)

@@ -181,6 +181,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "name_keys": Operation(Effect.STEP),
     "taken_keys": Operation(Effect.READ),
     "forget_keys": Operation(Effect.UPKEEP),
+    "forget_rate": Operation(Effect.UPKEEP),
     "forget_rates": Operation(Effect.UPKEEP),
     "notify": Operation(Effect.STEP, others="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions

@@ -158,10 +158,11 @@ SWEEPS: Ways[Sweep] = Ways(
 UPKEEP: Ways[Upkeep] = Ways(
     {
         "unique_for": lambda context, now: context.run(context.messages.forget_keys, _bounded(context, now)),
+        "rate": lambda context, now: context.run(context.messages.forget_rate, {"now": context.time(now)}),
         "group_rate": lambda context, now: context.run(context.messages.forget_rates, _bounded(context, now)),
         "concurrency": _close_slots,
     }
 )
-"""What follows a sweep that is not beside a caller's transaction. Each returns how many rows it has deleted."""
+"""What follows a sweep that is not beside a caller's transaction. Each returns how many rows it changes."""
 PURGES: Ways[Upkeep] = Ways({"retention": _purge_history, "batches retention or batches none": _forget_batches})
 """What deletes a bounded part of the history whose retention is over, and of the batches that ended as long ago."""

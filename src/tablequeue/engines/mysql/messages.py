@@ -84,6 +84,9 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
     def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
         return _forgotten(cursor, table, "forget_keys", params)
 
+    def forget_rate(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return _forgotten(cursor, table, "forget_rate", params)
+
     def forget_rates(self, cursor: Cursor, table: Table, params: Params) -> int:
         return _forgotten(cursor, table, "forget_rates", params)
 

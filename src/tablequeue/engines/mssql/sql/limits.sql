@@ -193,16 +193,29 @@ where id = 1;
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists {stripes};
 
+-- name: forget_rate
+-- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
+-- A whole burst may be claimed then. Index: the primary key. Locks: the row; a locked one is skipped.
+declare @now datetime2(6) = {now};
+update {rate} with (rowlock, readpast, updlock, readcommittedlock)
+set spent_until = @now
+output inserted.spent_until
+where id = 1 and spent_until > @now and datediff_big(microsecond, @now, spent_until) > burst * step + 60000000;
+
 -- name: forget_rates
 -- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. Index: {table}__spent. Locks: the rows; locked ones are skipped.
+-- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
+-- Index: {table}__spent. Locks: the rows; locked ones are skipped.
 -- A claim that comes meanwhile waits for the end of this statement, and adds its row again.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
+declare @late bigint = cast({group_burst} as bigint) * {group_step} + 60000000;
 with over_rates as (
     select top (@n) slot, spent_until
     from {group_rates} with (index ({table}__spent), rowlock, readpast, updlock, readcommittedlock)
-    where spent_until <= @now
+    where spent_until <= @now or spent_until > dateadd(
+        microsecond, cast(@late % 60000000 as int), dateadd(minute, cast(@late / 60000000 as int), @now)
+    )
     order by spent_until
 )
 delete from over_rates

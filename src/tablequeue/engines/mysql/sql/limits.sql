@@ -164,14 +164,30 @@ set spent_until = {now} + interval ceiling({step} * least(
 -- Commits by itself; what a crash leaves, the next drop of this name drops.
 drop table if exists {stripes};
 
+-- name: forget_rate
+-- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
+-- A whole burst may be claimed then. Find the row, in @tq_ids, and change it, in one transaction.
+-- Index: the primary key. Locks: the row; a locked one is skipped, as that of a claim in a caller's transaction.
+-- name: forget_rate.lock
+select id from {rate}
+where id = 1 and spent_until > {now} + interval (burst * step + 60000000) microsecond
+for update skip locked;
+-- name: forget_rate.change
+update json_table(:ids, '$[*]' columns (id int path '$')) as given
+straight_join {rate} as rate force index (primary) on rate.id = given.id
+set rate.spent_until = {now};
+
 -- name: forget_rates
 -- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. Find them, in @tq_ids, and delete them, in one transaction.
+-- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
+-- Find them, in @tq_ids, and delete them, in one transaction.
 -- Index: {table}__spent. Locks: the rows; locked ones are skipped, as those of a claim in a caller's transaction. A
 -- claim that comes meanwhile waits for the end of the transaction, and adds its row again.
 -- name: forget_rates.lock
 select slot as id from {group_rates} force index ({table}__spent)
-where spent_until <= {now} order by spent_until limit :n
+where spent_until <= {now} or spent_until > {now} + interval ({group_burst} * {group_step} + 60000000) microsecond
+order by spent_until
+limit :n
 for update skip locked;
 -- name: forget_rates.change
 delete {group_rates}

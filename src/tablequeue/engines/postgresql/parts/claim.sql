@@ -182,7 +182,7 @@ greatest({until_rate}, {until_group})
         ) end
         -- [group_rate]
         , coalesce((
-            select ({missing} - ({group_burst} - 1) * {group_step}) / 1000000
+            select ({missing} - ({group_burst} - 1) * cast({group_step} as bigint)) / 1000000
             from {group_rates} where slot = first.slot
         ), 0)
         -- [end]

@@ -86,14 +86,29 @@ set spent_until = {now} + interval '1 microsecond' * cast(ceil({step} * least(
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists {stripes};
 
+-- name: forget_rate
+-- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
+-- A whole burst may be claimed then. Index: none, it is one row. Locks: the row, if it changes.
+update {rate}
+set spent_until = {now}
+where spent_until > {now} + interval '1 minute' + burst * (step * interval '1 microsecond')
+returning spent_until;
+
 -- name: forget_rates
 -- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. Index: {table}__spent. Locks: the rows; locked ones are skipped.
+-- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
+-- Index: {table}__spent. Locks: the rows; locked ones are skipped.
 -- A claim that comes meanwhile waits for the end of this statement, and adds its row again.
 delete from {group_rates}
 where slot = any(array(
     select slot from {group_rates} where spent_until <= {now} order by spent_until limit :n for update skip locked
-)) and spent_until <= {now};
+)) and spent_until <= {now} or slot = any(array(
+    select slot from {group_rates}
+    where spent_until > {now} + interval '1 minute' + {group_burst} * (interval '1 microsecond' * {group_step})
+    order by spent_until desc
+    limit :n
+    for update skip locked
+)) and spent_until > {now} + interval '1 minute' + {group_burst} * (interval '1 microsecond' * {group_step});
 
 -- name: close_slots
 -- Close a place for each message in progress that has none: it was claimed by a consumer that did not know of the limit

@@ -70,8 +70,22 @@ set spent_until = {now} + cast(min({burst}, 1.0 * max(0, spent_until - {now}) / 
     step = {step},
     burst = {burst};
 
+-- name: forget_rate
+-- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
+-- A whole burst may be claimed then. Locks: the database, for the length of the statement.
+update {rate}
+set spent_until = {now}
+where spent_until > {now} + burst * step + 60000000
+returning spent_until;
+
 -- name: forget_rates
 -- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. Index: {table}__spent. Locks: the database, for the length of the statement.
+-- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
+-- Index: {table}__spent. Locks: the database, for the length of the statement.
 delete from {group_rates}
-where slot in (select slot from {group_rates} where spent_until <= {now} order by spent_until limit :n);
+where slot in (select slot from {group_rates} where spent_until <= {now} order by spent_until limit :n) or slot in (
+    select slot from {group_rates}
+    where spent_until > {now} + {group_burst} * {group_step} + 60000000
+    order by spent_until desc
+    limit :n
+);
