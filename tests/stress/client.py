@@ -270,19 +270,31 @@ class Client:
 
         It may have a snapshot from before what others do meanwhile.
         """
-        levels = LEVELS.get(self.engine.dialect.name, ())
-        with self.engine.connect() as connection:
-            if levels and chance.random() < 0.7:
-                connection = connection.execution_options(isolation_level=chance.choice(levels))
-            if levels and chance.random() < 0.5:
-                connection.exec_driver_sql("select count(*) from tq_queues").scalar()
-                sleep(chance.random() * 0.02)
+        with self._connected(chance) as connection:
             txn = Txn(f"{self.who}/{next(self.numbers)}", connection, self.ledger)
             try:
                 yield txn
             finally:
                 if not txn.ended:
                     txn.rollback()
+
+    def _connected(self, chance: random.Random) -> sa.Connection:
+        """Return a connection for a transaction. One that the server has closed while it was idle is replaced."""
+        levels = LEVELS.get(self.engine.dialect.name, ())
+        while True:
+            connection = self.engine.connect()
+            try:
+                if levels and chance.random() < 0.7:
+                    connection = connection.execution_options(isolation_level=chance.choice(levels))
+                if levels and chance.random() < 0.5:
+                    # A child's session has another schema.
+                    connection.exec_driver_sql(f"select count(*) from {self.setting.schema}.tq_queues")  # noqa: S608
+                    sleep(chance.random() * 0.02)
+                return connection
+            # SQLAlchemy leaves the driver's error of a level as it is.
+            except (sa.exc.DBAPIError, self.engine.dialect.loaded_dbapi.OperationalError):
+                connection.invalidate()
+                connection.close()
 
 
 # The isolation levels of callers' transactions, where transactions write side by side.
