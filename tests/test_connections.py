@@ -460,6 +460,43 @@ def test_the_check_notices_another_rule(
         check_broken_call(place.open(), place, kind, name)
 
 
+# What is called with a queue, a claim of it, and the caller's connection.
+WITHIN: dict[str, Callable[[Queue, Claim, sa.Connection], Any]] = {
+    "push": lambda queue, claim, own: queue.push("x", connection=own),
+    "push_many": lambda queue, claim, own: queue.push_many([*"xyz"], connection=own),
+    "pop": lambda queue, claim, own: queue.pop(connection=own),
+    "pop_many": lambda queue, claim, own: queue.pop_many(2, completing=[claim], connection=own),
+    "take": lambda queue, claim, own: queue.take(own),
+    "take_many": lambda queue, claim, own: queue.take_many(2, own),
+    "complete": lambda queue, claim, own: claim.complete(connection=own),
+    "fail": lambda queue, claim, own: claim.fail("why", connection=own),
+    "release": lambda queue, claim, own: claim.release(connection=own),
+    "extend": lambda queue, claim, own: claim.extend(60, connection=own),
+    "progress": lambda queue, claim, own: claim.progress(1, connection=own),
+    "cancel": lambda queue, claim, own: queue.cancel(claim.id, connection=own),
+    "cancel what a function chooses": lambda queue, claim, own: queue.cancel(lambda message: True, connection=own),
+    "pause": lambda queue, claim, own: queue.pause(connection=own),
+}
+
+
+@servers
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_callers_connection_that_the_server_has_closed_is_a_refusal(place: Place, kind: Kind, name: str) -> None:
+    queue = place.open().create_queue("work", payload="text", lease=3600)
+    queue.push_many([*"ab"])
+    claim = claimed(queue)
+    before = counts(queue)
+    with watching(place) as asked, place.sa_engine().connect() as own:
+        number = kind.number(own.connection.dbapi_connection)
+        own.exec_driver_sql("select 1")
+        asked(WORDS[kind.name].end.format(number))
+        await_end(place, kind, [number])
+        with pytest.raises(ConnectionLost):
+            WITHIN[name](queue, claim, own)
+        own.invalidate()
+    assert counts(queue) == before
+
+
 # -- connections that become read-only ---------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from math import inf
 from random import random
 from threading import Condition
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 
@@ -168,17 +168,23 @@ class Runner:
         finally:
             run(partial(self._let_go, held))
 
+    @contextmanager
     def whole(
         self, connection: Connection | None, *, refuses: bool = False, unless: type[Exception] | tuple[()] = ()
-    ) -> AbstractContextManager[None]:
+    ) -> Iterator[None]:
         """Undo what several operations of a call have done in the caller's transaction, if the call is refused.
 
         refuses   whether we refuse, and not only the database: an error of PostgreSQL undoes all by itself.
         unless    an error that tells what was done: then that stays.
         """
         if connection is None or (self.engine.errors_abort and not refuses):
-            return nullcontext()
-        return whole(self.engine, joined(self.engine, connection), unless, "_of_several")
+            yield
+            return
+        try:
+            with whole(self.engine, joined(self.engine, connection), unless, "_of_several"):
+                yield
+        except Exception as error:
+            self._refuse(error)
 
     def missing(self) -> str | None:
         """Return the path of a missing database file that the first connection would create; else None."""
@@ -358,15 +364,19 @@ class Runner:
             if isinstance(table, Table) and table.notifies_apart:
                 self._notify_apart(table, connection)
             return result
-        except sa.exc.MissingGreenlet:
+        except Exception as error:
+            self._refuse(error)
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        """Raise the refusal for an error in a caller's transaction; the error itself, if it is none of the database."""
+        if isinstance(error, sa.exc.MissingGreenlet):
             raise BadInput(
                 "The connection is an async one, used outside of its run_sync.", "Use the verbs of tablequeue.aio."
             ) from None
-        except Exception as error:
-            refusal = self.engine.translate(error)
-            if refusal is None:
-                raise
-            raise refusal from error
+        refusal = self.engine.translate(error)
+        if refusal is None:
+            raise error
+        raise refusal from error
 
     def _beside(self, connection: Connection) -> Beside | None:
         """Return what an operation in the caller's transaction runs others beside it with."""
