@@ -354,6 +354,18 @@ def fence(batch: str, layout: Layout) -> list[str]:
     ]
 
 
+def kept(batch: str, layout: Layout) -> list[str]:
+    """UPDLOCK may keep a lock of each row that it looks at: what a condition could leave out is not among the ids."""
+    return [
+        f"a lock of what is not held: {statement[:60]}"
+        for statement in statements(batch)
+        if re.search(r"\bupdlock, (?:readcommittedlock, )?forceseek\b", statement)
+        and re.search(r"\band (?:message\.)?(?:token|state|\(?message\.token)\b", statement)
+        and "openjson(@ids)" in statement
+        and "insert into tq_" not in statement
+    ]
+
+
 def _conditions(statement: str) -> str:
     return statement.rpartition("\nwhere ")[2]
 
@@ -375,5 +387,6 @@ RULES: tuple[Callable[[str, Layout], list[str]], ...] = (
     outputs,
     answers,
     filtered,
+    kept,
     literals,
 )

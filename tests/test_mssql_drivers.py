@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,9 +20,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Database, NewMessage, Queue, errors
+from tablequeue import Claim, Database, NewMessage, Queue, errors
 from tablequeue.bulk import arrow
 from tablequeue.engines import procedures
+from tablequeue.engines.mssql.connection import LEVELS, REFUSED_LEVEL
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.runner import Runner
 from tablequeue.ext import context_of
@@ -288,18 +290,61 @@ def test_a_call_of_a_procedure(server: tds.Server, driver: Callable[[int], Any])
     queue = queue_on(server, driver)
     token = "0123456789abcdef" * 2
     row = tds.Rows([tds.Column("id", "bigint")], [(5,)])
-    server.reply = lambda sent: row if sent.text.startswith("exec ") else None
+    server.reply = lambda sent: row if "exec tq_" in sent.text else None
     cursor = SQLServer(context_of(queue).table.engine.dialect).join(driver(server.port))
     table = context_of(queue).table
     assert on_mssql(cursor, table, "complete", {"ids": "[1, 2]", "token": token, "now": None}) == [(5,)]
     messages = '[{"payload": {"b": 1.50}, "headers": {"a": 1}, "key": "k"}, {"payload": "x"}]'
     assert on_mssql(cursor, table, "push_each", {"messages": messages, "producer": "me"}) == [(5,)]
-    completed, pushed = (sent for sent in server.sent if sent.text.startswith("exec "))
-    assert completed.text.startswith("exec tq_work_complete @p_ids = ")
+    completed, pushed = (sent for sent in server.sent if "exec tq_" in sent.text)
+    assert "exec tq_work_complete @p_ids = " in completed.text
     assert completed.text.endswith("@p_now = null")
     assert _has(completed, "01234567-89ab-cdef-0123-456789abcdef")
     given = [{"headers": '{"a": 1}', "key": "k", "payload": '{"b": 1.50}'}, {"payload": '"x"'}]
     assert _has(pushed, json.dumps(given))
+
+
+# -- a caller's isolation level ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "level"), LEVELS.items())
+def test_a_transaction_of_another_level_is_refused(
+    server: tds.Server, driver: Callable[[int], Any], number: int, level: str
+) -> None:
+    """The server answers to the first batch, which it then ends."""
+    queue = queue_on(server, driver)
+    answer = tds.Rows([tds.Column(REFUSED_LEVEL, "bigint")], [(number,)])
+    server.reply = lambda sent: answer if "as refused_level" in sent.text else None
+    connection = driver(server.port)
+    claim = Claim.of(queue, 1, "ab" * 16)
+    calls: list[Callable[[], object]] = [
+        partial(queue.push, "x", connection=connection),
+        partial(queue.push_many, ["x"] * 1500, connection=connection),
+        partial(queue.take, connection),
+        partial(queue.pop, connection=connection),
+        partial(claim.complete, connection=connection),
+        partial(claim.fail, "why", connection=connection),
+        partial(claim.release, connection=connection),
+        partial(queue.cancel, 1, connection=connection),
+    ]
+    for call in calls:
+        server.sent.clear()
+        assert level in refuses(errors.BadInput, call).cause
+        asked = [sent.text for sent in server.sent if "tq_" in sent.text]
+        assert len(asked) == 1, "nothing runs after the refusal"
+        assert asked[0].lstrip().startswith("if (select transaction_isolation_level from sys.dm_exec_sessions")
+        assert asked[0].index("return;") < asked[0].index("tq_")
+
+
+def test_a_call_asks_for_the_level_once_and_our_own_never(server: tds.Server, driver: Callable[[int], Any]) -> None:
+    queue = queue_on(server, driver)
+    context_of(queue).table.engine.settle("dbo")
+    queue.push_many(["x"] * 2500, connection=driver(server.port))
+    pushes = ["refused_level" in sent.text for sent in server.sent if "insert into dbo.tq_work " in sent.text]
+    assert pushes == [True, False, False]
+    server.sent.clear()
+    queue.push_many(["x"] * 2500)
+    assert not [sent for sent in server.sent if "refused_level" in sent.text]
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

@@ -636,6 +636,7 @@ def test_no_value_of_a_definition_but_its_names_goes_into_a_text() -> None:
 
 # -- the rules can fail ------------------------------------------------------------------------------------------------
 
+OF_IDS = "select given.id from openjson(@ids) with (id bigint '$') as given"
 BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.forbidden, "claim", "fifo", "readpast", "nolock"),
     (rules.forbidden, "claim", "fifo", "update next", "merge into next"),
@@ -695,6 +696,9 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.answers, "publish", "fifo", "order by part", "output inserted.id\norder by part"),
     (rules.answers, "promote", "groups", "output deleted.group_key into @turn (group_key)", "output deleted.group_key"),
     (rules.filtered, "streams", "fifo", "\noption (recompile)", ""),
+    (rules.kept, "cancel_held", "fifo", "select held.id from @held as held", OF_IDS),
+    (rules.kept, "move", "fifo", "select free.id from @free as free", OF_IDS),
+    (rules.kept, "batch_of", "fifo", "message.id = @held", f"message.id in ({OF_IDS})"),
     (rules.literals, "purge", "fifo", "'ready'", "':state'"),
     (rules.literals, "install_schema", "fifo", "N'create schema mine'", "N'create schema ' + @name"),
     (rules.fence, "fail", "fifo", "\nwhere message.token = @token", ""),

@@ -24,6 +24,13 @@ ASK_AFTER = 1.0
 # The compatibility level that OPENJSON needs, of SQL Server 2016.
 OLDEST_LEVEL = 130
 
+# The isolation levels of a caller's transaction that a call refuses, by their numbers in sys.dm_exec_sessions. The text
+# isolation_level answers with this column.
+REFUSED_LEVEL = "refused_level"
+LEVELS = {1: "READ UNCOMMITTED", 3: "REPEATABLE READ", 4: "SERIALIZABLE", 5: "SNAPSHOT"}
+# Batches that nothing may stand in front of.
+_ALONE = ("create ", "set ")
+
 # With implicit transactions, as in ODBC without autocommit, SAVE TRANSACTION does not begin one (error 628), and BEGIN
 # TRANSACTION would begin two. A read of a table begins exactly one.
 _SAVE = "if @@trancount = 0\n    select top (0) object_id from sys.objects;\nsave transaction "
@@ -99,8 +106,10 @@ class SQLServerCursor:
     error of a later statement is raised only when its result is read. So each execute reads all results at once.
     """
 
-    def __init__(self, dbapi: Any, ours: bool) -> None:
+    def __init__(self, dbapi: Any, ours: bool, first: str = "") -> None:
         self.connection = dbapi
+        self._first = first
+        """What the first batch begins with: a statement that may end it."""
         driver = type(dbapi).__module__.partition(".")[0]
         self.style = DRIVERS.get(driver, "qmark")
         # as_dict=False: a pymssql connection may return dictionaries by default.
@@ -119,6 +128,8 @@ class SQLServerCursor:
         self._rows = []
         if isinstance(statement, Batch):
             text, values = statement.bind(dict(params or {}), self.style)
+            if self._first and not text.startswith(_ALONE):
+                text, self._first = f"{self._first};\n{text}", ""
             self._cursor.execute(text, values) if values else self._cursor.execute(text)
         else:
             plain = _SAVEPOINTS.get(statement, statement)
@@ -139,6 +150,13 @@ class SQLServerCursor:
         while True:
             if self._cursor.description is not None:
                 names = [column[0] for column in self._cursor.description]
+                if names == [REFUSED_LEVEL]:
+                    ((level,),) = self._cursor.fetchall()
+                    raise errors.BadInput(
+                        f"The transaction of the connection is {LEVELS[level]}, where a call would lock messages of "
+                        "others, or the server would refuse it.",
+                        "Run SET TRANSACTION ISOLATION LEVEL READ COMMITTED in it first, or leave connection= out.",
+                    )
                 self._rows += decoded(self._cursor.fetchall(), names)
             if not self._cursor.nextset():
                 return

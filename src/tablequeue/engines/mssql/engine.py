@@ -293,7 +293,7 @@ class SQLServer(Engine):
         return SQLServerCursor(dbapi, ours=False).execute("select @@trancount").fetchone() == (0,)
 
     def join(self, dbapi: Any) -> Cursor:
-        return SQLServerCursor(dbapi, ours=False)
+        return SQLServerCursor(dbapi, ours=False, first=self.shared.statement("isolation_level"))
 
     def translate(self, error: Exception) -> TablequeueError | None:
         return translated(error)

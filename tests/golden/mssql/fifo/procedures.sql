@@ -318,11 +318,18 @@ begin
     declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
     declare @error nvarchar(max) = cast(@p_error as nvarchar(max));
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @held table (id bigint not null primary key);
+    insert into @held (id)
+    select message.id
+    from tq_emails as message with (rowlock, readcommittedlock, forceseek)
+    where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+        and message.cancelled_at is not null
+        and (message.token = @token or (@token is null and message.lease_until <= @now));
     declare @message table (id bigint not null primary key, group_key varbinary(1020) null);
     insert into @message (id, group_key)
     select message.id, message.group_key
     from tq_emails as message with (rowlock, updlock, forceseek)
-    where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    where message.id in (select held.id from @held as held)
         and message.cancelled_at is not null
         and (message.token = @token or (@token is null and message.lease_until <= @now));
     update message

@@ -72,7 +72,8 @@ go
 -- read first, is looked at, and all that was committed before that is visible to the looks.
 -- READPAST with READCOMMITTEDLOCK passes over the rows of transactions in flight, with READ_COMMITTED_SNAPSHOT and
 -- without: it waits for none, and what it passes over is a hole until it is committed.
--- Locks: an application lock, and the new runs and holes, until the transaction ends; so never in one of a caller.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: an application lock, and the new runs and holes, until
+-- the transaction ends; so never in one of a caller.
 create procedure tq_events__sequence @all_holes bit as
 begin
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
@@ -237,8 +238,8 @@ select @number as deleted;
 -- Claim the next range of up to :n messages under a new lease: one row for all of them. If too few have offsets, it
 -- sequences first; see create_topic.
 -- One claim of a subscription at a time: each begins after the last range, and the application lock comes before the
--- look at it. Locks: that one, until the transaction ends, so never in one of a caller. A claim that does not get it
--- within the lock time-out claims nothing.
+-- look at it. Locks: the application lock, until the transaction ends, so never in one of a caller. A claim that does
+-- not get it within the lock time-out claims nothing.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
 -- dropped meanwhile, nothing is claimed; the next claim begins after them. At the end of the log @begins is one more
@@ -966,6 +967,7 @@ where low <= high;
 
 -- range_lock
 -- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
+-- Index: none. Locks: an application lock, no rows.
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'tq_events__s1__ranges'));
 exec @granted = sp_getapplock
@@ -1248,7 +1250,8 @@ select
     ) as remaining;
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: range_wait comes before it.
+-- Let the next claim begin at :start. The row has no messages. Index: none. Locks: the new row; range_wait comes before
+-- it.
 declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
@@ -1452,6 +1455,7 @@ from (select max(until) as until from tq__paused where name = 'tq_events__s1' an
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and keep it until the transaction ends.
+-- Index: none. Locks: an application lock, no rows.
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'tq_events__s1__ranges'));
 exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
@@ -1466,7 +1470,8 @@ if @granted < 0
 -- one statement that reads one row. HOLDLOCK takes it under READ_COMMITTED_SNAPSHOT, too. It is not waited for: on a
 -- busy topic the holes stay, which costs looks at them.
 -- A hole must also have been seen a minute before: that the intent lock comes before the id is not documented.
--- Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction of a caller.
+-- Indexes: the primary keys. Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction
+-- of a caller.
 declare @seen_before datetime2(6) = dateadd(minute, -1, sysutcdatetime());
 declare @one bigint;
 declare @quiet bit = 0;
@@ -1496,6 +1501,7 @@ if @quiet = 1
 
 -- sequence_lock
 -- Wait until no other session sequences the topic, and keep others from it until the transaction ends.
+-- Index: none. Locks: an application lock, no rows.
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue sequence ', object_id(N'tq_events'));
 exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';

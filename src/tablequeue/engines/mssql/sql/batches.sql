@@ -89,13 +89,19 @@ values ('{table}', '{table}', @on_dead, @then_push, @failed_push, @pushed, @now)
 
 -- name: batch_of
 -- The batch of the message :id, which is held under :token. No completion of the message commits before this
--- transaction, so the batch has a message all the time, and cannot end.
+-- transaction, so the batch has a message all the time, and cannot end. UPDLOCK may keep a lock of every row that it
+-- looks at, so the first statement looks without it: the message may be another consumer's.
 -- Index: the primary key. Locks: the row. A crash leaves everything as it was.
 declare @id bigint = :id;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @held bigint = (
+    select message.id
+    from {queue} as message with (rowlock, readcommittedlock, forceseek)
+    where message.id = @id and message.token = @token
+);
 select message.batch_id
 from {queue} as message with (rowlock, updlock, forceseek)
-where message.id = @id and message.token = @token;
+where message.id = @held and message.token = @token;
 
 -- name: batches_of
 -- The batches of the messages of the JSON array :ids that are held under :token and are in one. This transaction
@@ -189,7 +195,7 @@ where id = @id and open_in = '{table}';
 
 -- name: note_failed
 -- Note that the callback for dead letters of the batch :id, whose row is locked, is pushed in this transaction.
--- Index: the primary key. A crash before the commit leaves neither.
+-- Index: the primary key. Locks: the row. A crash before the commit leaves neither.
 declare @id bigint = :id;
 declare @now datetime2(6) = {now};
 update {batches} with (rowlock) set failed_at = @now where id = @id;
@@ -198,7 +204,7 @@ update {batches} with (rowlock) set failed_at = @now where id = @id;
 -- End the batch :id, whose row is locked, with its final numbers; its callback is pushed in this transaction.
 -- READPAST: a transaction that deletes a dead letter of the batch may have appended a count. It stays for
 -- forget_batches.
--- Index: the primary keys. A crash before the commit leaves it open.
+-- Index: the primary keys. Locks: the row, and the counts of the batch. A crash before the commit leaves it open.
 declare @id bigint = :id;
 declare @pushed bigint = :pushed;
 declare @cancelled bigint = :cancelled;

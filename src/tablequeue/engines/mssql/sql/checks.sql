@@ -10,10 +10,23 @@ select compatibility_level, {place} from sys.databases where database_id = db_id
 -- caller's session tells, if it comes before all of our own. Afterwards each statement names the schema.
 select {place};
 
+-- name: isolation_level
+-- Answer with the isolation level of a caller's transaction, and end the batch, if it is not READ COMMITTED. It stands
+-- in front of the first batch of a call, so it costs no round trip. It is no error: that could doom the transaction.
+-- REPEATABLE READ and SERIALIZABLE keep locks on all that a statement reads, and UPDLOCK lets READCOMMITTEDLOCK beside
+-- it be ignored. SERIALIZABLE and SNAPSHOT refuse READPAST. READ UNCOMMITTED reads what may be rolled back.
+-- Index: none. Locks: none. A session sees its own row without rights.
+if (select transaction_isolation_level from sys.dm_exec_sessions where session_id = @@spid) in (1, 3, 4, 5)
+begin
+    select transaction_isolation_level as refused_level from sys.dm_exec_sessions where session_id = @@spid;
+    return;
+end;
+
 -- name: note
 -- Note the groups in the JSON array :groups for promote, in the transaction that pushed to them or freed them: beside
 -- statements whose OUTPUT ... INTO is taken by the history, or would write a note for every message. In
 -- the order of the array, as push_many: in that order promote takes them up.
+-- Index: none. Locks: the new rows, which no other transaction waits for.
 insert into {turns} (group_key)
 select convert(varbinary(1020), convert(nvarchar(510), given.value))
 from openjson(cast(:groups as nvarchar(max))) as given

@@ -7,6 +7,7 @@
 -- is for READ_COMMITTED_SNAPSHOT, under which READPAST is refused without it.
 -- Index: {table}__ready. It is forced, because the statistics of a queue are out of date as soon as they are made. It
 -- has the order of the queue: if the rows had to be sorted, all of them would be locked. The literals are its filter.
+-- Locks: the rows that are claimed, and their entries in the indexes of the states.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 declare @n bigint = :n;

@@ -11,13 +11,19 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @now datetime2(6) = {now};
 -- [batches]
 -- Where there are batches, a trigger refuses an OUTPUT without INTO. So what is deleted next is noted here first, in
--- one transaction with that.
+-- one transaction with that. UPDLOCK may keep a lock of every row that it looks at, so what is held is found without
+-- it: the message of a lease that was lost belongs to another consumer.
+declare @held table (id bigint not null primary key);
+insert into @held (id)
+select message.id
+from {queue} as message with (rowlock, readcommittedlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;
 declare @done table (id bigint not null primary key, batch_id bigint null, group_key varbinary(1020) null);
 insert into @done (id, batch_id, group_key)
 select message.id, message.batch_id, message.group_key
 from {queue} as message with (rowlock, updlock, forceseek)
-where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
-    and message.token = @token;
+where message.id in (select held.id from @held as held) and message.token = @token;
 -- [end]
 delete from message
 -- [keep]
@@ -61,7 +67,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 
 -- name: keep_results
 -- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
--- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
+-- Index: the primary key. Locks: the new row. A crash before the commit keeps nothing, and completes nothing.
 declare @id bigint = :id;
 declare @result nvarchar(max) = cast(:result as nvarchar(max));
 -- [batches]
@@ -199,18 +205,25 @@ select id, told from @message;
 -- name: cancel_held
 -- The messages of the JSON array :ids that are held under :token, and were told to stop, end: they move to the history
 -- as cancelled, or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is
--- kept.
+-- kept. UPDLOCK may keep a lock of every row that it looks at, so these messages are found without it first.
 -- Index: the primary key, sought as in complete. Locks: the rows. In one transaction: a crash leaves all or
 -- nothing.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @error nvarchar(max) = cast(:error as nvarchar(max));
 declare @now datetime2(6) = {now};
+declare @held table (id bigint not null primary key);
+insert into @held (id)
+select message.id
+from {queue} as message with (rowlock, readcommittedlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.cancelled_at is not null
+    and (message.token = @token or (@token is null and message.lease_until <= @now));
 declare @message table (id bigint not null primary key, group_key varbinary(1020) null);
 insert into @message (id, group_key)
 select message.id, message.group_key
 from {queue} as message with (rowlock, updlock, forceseek)
-where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+where message.id in (select held.id from @held as held)
     and message.cancelled_at is not null
     and (message.token = @token or (@token is null and message.lease_until <= @now));
 update message
@@ -269,7 +282,7 @@ declare @priority int = :priority;
 declare @delay float = cast(:delay as float);
 declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
-update {queue} with (rowlock)
+update {queue} with (rowlock, forceseek)
 set state = case
         when state = 'blocked' or @due is null then state
         when @due > @now then 'scheduled'

@@ -194,15 +194,21 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 
 -- name: move_back
 -- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
--- the keys that they had. The first statement finds and locks them, the others move them. One of them may be the head
--- of its group in {target}: then the group needs another one, so it is noted.
+-- the keys that they had. The first batch finds and locks them, as move does, and the others move them. One of them may
+-- be the head of its group in {target}: then the group needs another one, so it is noted.
 -- Index: the primary key, sought as in complete. Locks: the rows, of at most 1,000 messages; locked rows are
 -- skipped. A crash leaves all moved, or none.
 -- name: move_back.find
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @free table (id bigint not null primary key);
+insert into @free (id)
+select message.id
+from {target} as message with (rowlock, readpast, readcommittedlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.state in ('ready', 'scheduled', 'blocked', 'dead');
 select message.id
 from {target} as message with (rowlock, readpast, updlock, readcommittedlock, forceseek)
-where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+where message.id in (select free.id from @free as free)
     and message.state in ('ready', 'scheduled', 'blocked', 'dead');
 go
 -- name: move_back.insert

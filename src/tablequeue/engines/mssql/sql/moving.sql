@@ -34,17 +34,24 @@ end;
 -- queue, in the order of their ids. They keep all but their ids and states: what is due later is scheduled, and a dead
 -- letter stays one.
 -- A new id is missing for each whose key a message of this queue has; then the caller rolls back. The identities rise
--- in the order of the select, as in push_many.
+-- in the order of the select, as in push_many. UPDLOCK may keep a lock of every row that it looks at, so the messages
+-- that no consumer holds are found without it first.
 -- Indexes: the primary keys, sought as in complete; {table}__key. Locks: the rows. In one transaction: a crash
 -- leaves each message in one of the queues. The answer has the group for the notes of promote.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @now datetime2(6) = {now};
+declare @free table (id bigint not null primary key);
 declare @moved table (id bigint not null primary key, group_key varbinary(1020) null);
 declare @pushed table (id bigint not null primary key);
+insert into @free (id)
+select message.id
+from {source} as message with (rowlock, readcommittedlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.state in ('ready', 'scheduled', 'blocked', 'dead');
 insert into @moved (id, group_key)
 select message.id, message.group_key
 from {source} as message with (rowlock, updlock, readcommittedlock, forceseek)
-where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+where message.id in (select free.id from @free as free)
     and message.state in ('ready', 'scheduled', 'blocked', 'dead');
 insert into {queue} (
     state,

@@ -12,7 +12,8 @@ from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
 
 -- name: range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: range_wait comes before it.
+-- Let the next claim begin at :start. The row has no messages. Index: none. Locks: the new row; range_wait comes before
+-- it.
 declare @start bigint = :start;
 declare @now datetime2(6) = {now};
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
@@ -58,6 +59,7 @@ select @number as deleted;
 
 -- name: range_wait
 -- Wait for the lock of a subscription's claims, and keep it until the transaction ends.
+-- Index: none. Locks: an application lock, no rows.
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'{ranges}'));
 exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';

@@ -2,6 +2,7 @@
 
 -- name: range_lock
 -- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
+-- Index: none. Locks: an application lock, no rows.
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'{ranges}'));
 exec @granted = sp_getapplock
@@ -12,8 +13,8 @@ select case when @granted >= 0 then 1 else 0 end as granted;
 -- Claim the next range of up to :n messages under a new lease: one row for all of them. If too few have offsets, it
 -- sequences first; see create_topic.
 -- One claim of a subscription at a time: each begins after the last range, and the application lock comes before the
--- look at it. Locks: that one, until the transaction ends, so never in one of a caller. A claim that does not get it
--- within the lock time-out claims nothing.
+-- look at it. Locks: the application lock, until the transaction ends, so never in one of a caller. A claim that does
+-- not get it within the lock time-out claims nothing.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
 -- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
 -- dropped meanwhile, nothing is claimed; the next claim begins after them. At the end of the log @begins is one more

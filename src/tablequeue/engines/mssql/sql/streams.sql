@@ -54,7 +54,7 @@ where stream = @stream;
 -- name: stream_set
 -- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
 -- completed.
--- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
+-- Index: the primary key. Locks: the row. A crash before the commit leaves it where it was, and its messages too.
 declare @stream varbinary(1020) = convert(varbinary(1020), cast(:stream as nvarchar(510)));
 declare @batch bigint = :batch;
 declare @completed bigint = :completed;
@@ -93,7 +93,7 @@ with next as (
     -- [end]
     -- [fair]
     , slot
-    from {queue} with (rowlock, readpast, updlock, readcommittedlock)
+    from {queue} with (forceseek, rowlock, readpast, updlock, readcommittedlock)
     where {claimable} and id in (select id from @chosen)
     -- [end]
 )

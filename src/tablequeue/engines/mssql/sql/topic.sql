@@ -53,7 +53,8 @@ order by cast(entry.[key] as int);
 -- one statement that reads one row. HOLDLOCK takes it under READ_COMMITTED_SNAPSHOT, too. It is not waited for: on a
 -- busy topic the holes stay, which costs looks at them.
 -- A hole must also have been seen a minute before: that the intent lock comes before the id is not documented.
--- Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction of a caller.
+-- Indexes: the primary keys. Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction
+-- of a caller.
 declare @seen_before datetime2(6) = dateadd(minute, -1, sysutcdatetime());
 declare @one bigint;
 declare @quiet bit = 0;
@@ -152,6 +153,7 @@ select
 
 -- name: sequence_lock
 -- Wait until no other session sequences the topic, and keep others from it until the transaction ends.
+-- Index: none. Locks: an application lock, no rows.
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue sequence ', object_id(N'{log}'));
 exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';

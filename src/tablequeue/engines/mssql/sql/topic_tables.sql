@@ -42,7 +42,8 @@ go
 -- read first, is looked at, and all that was committed before that is visible to the looks.
 -- READPAST with READCOMMITTEDLOCK passes over the rows of transactions in flight, with READ_COMMITTED_SNAPSHOT and
 -- without: it waits for none, and what it passes over is a hole until it is committed.
--- Locks: an application lock, and the new runs and holes, until the transaction ends; so never in one of a caller.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: an application lock, and the new runs and holes, until
+-- the transaction ends; so never in one of a caller.
 create procedure {log}__sequence @all_holes bit as
 begin
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
