@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -331,6 +332,26 @@ def test_a_key_that_the_transaction_frees_can_be_pushed(place: Place, kind: Kind
             queue.push("c", key="k", connection=connection)
         connection.commit()
     assert ids_of(queue.peek()) == [own]
+
+
+@only("mariadb")
+@pytest.mark.parametrize("options", [{"concurrency": 2}, {"rate": Rate(1, per=1)}, {"unique_for": 60}])
+def test_a_table_that_is_newer_than_the_snapshot_is_a_conflict(
+    place: Place, kind: Kind, db: Database, options: Mapping[str, Any]
+) -> None:
+    queue = db.create_queue("work", payload="text")
+    queue.push("a")
+    with _transaction(place, "REPEATABLE READ") as connection:
+        queue.alter(**options)
+        call = partial(queue.push, "b", key="k") if "unique_for" in options else queue.pop
+        with pytest.raises(Conflict, match="newer than the snapshot"):
+            call(connection=connection)
+        connection.commit()
+        assert (queue.stats().ready, queue.stats().in_progress) == (1, 0)
+        assert queue.push("b", key="k", connection=connection) is not None
+        assert queue.pop(connection=connection) is not None
+        connection.commit()
+    assert (queue.stats().ready, queue.stats().in_progress) == (1, 1)
 
 
 # -- what comes between the look and the lock --------------------------------------------------------------------------

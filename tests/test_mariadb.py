@@ -331,6 +331,7 @@ def test_a_user_without_rights(db: Database, place: Place) -> None:
         (1290, errors.ReadOnly),
         (1366, errors.BadPayload),
         (1406, errors.BadPayload),
+        (1412, errors.Conflict),
         (1419, errors.NoRights),
         (1836, errors.ReadOnly),
         (2003, errors.Unreachable),

@@ -134,7 +134,10 @@ class Full(TablequeueError):
 
 
 class Conflict(TablequeueError):
-    """The database rolled the transaction back because of a concurrent one; nothing was changed."""
+    """A concurrent transaction was in the way, and the database refused or rolled back this one; nothing was changed.
+
+    A transaction of the caller must be rolled back, and begun again.
+    """
 
 
 class NoResult(TablequeueError):

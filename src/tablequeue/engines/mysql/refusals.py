@@ -128,6 +128,12 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         "Roll back and try it again.",
     ),
     (
+        (ER.TABLE_DEF_CHANGED,),
+        errors.Conflict,
+        "A table of the queue is newer than the snapshot of the transaction: {}.",
+        "Roll back and try it again.",
+    ),
+    (
         (ER.LOCK_WAIT_TIMEOUT, 3572),
         errors.Locked,
         "The database gave up waiting: {}.",
