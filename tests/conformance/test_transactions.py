@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from tablequeue import LeaseLost, Queue
 from tablequeue.errors import BadInput, BadPayload
@@ -169,3 +171,32 @@ def test_what_is_no_connection(queue: Queue, wrong: Any) -> None:
 
 def test_an_engine_is_no_connection(queue: Queue, place: Place) -> None:
     refuses(BadInput, queue.push, "x", connection=place.sa_engine())
+
+
+@pytest.mark.parametrize("verb", ["push", "push_many", "pop", "take", "complete_many", "cancel", "pause"])
+@pytest.mark.parametrize("state", ["closed", "unbound", "failed"])
+def test_what_gives_no_connection(queue: Queue, place: Place, state: str, verb: str) -> None:
+    queue.push("a")
+    claim = claimed(queue)
+    before = counts(queue)
+    calls: dict[str, Callable[[Any], Any]] = {
+        "push": lambda wrong: queue.push("b", connection=wrong),
+        "push_many": lambda wrong: queue.push_many([*"bc"], connection=wrong),
+        "pop": lambda wrong: queue.pop(connection=wrong),
+        "take": queue.take,
+        "complete_many": lambda wrong: queue.complete_many([claim], connection=wrong),
+        "cancel": lambda wrong: queue.cancel(lambda message: True, connection=wrong),
+        "pause": lambda wrong: queue.pause(connection=wrong),
+    }
+    with ExitStack() as stack:
+        if state == "closed":
+            wrong: Any = place.sa_engine().connect()
+            wrong.close()
+        elif state == "unbound":
+            wrong = stack.enter_context(Session())
+        else:
+            wrong = stack.enter_context(place.sa_engine().connect())
+            wrong.begin()
+            wrong.invalidate()  # its transaction is over, and not rolled back
+        refuses(BadInput, calls[verb], wrong)
+    assert counts(queue) == before
