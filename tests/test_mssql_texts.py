@@ -241,6 +241,16 @@ def test_what_is_sent_to_a_driver_parses(names: list[str]) -> None:
 
 
 @parses
+@pytest.mark.parametrize("operation", ["claim", "take", "complete", "fail", "push", "push_each", "move", "peek"])
+def test_the_question_for_the_level_and_a_batch_parse_together(operation: str) -> None:
+    """The first batch of a call in a caller's transaction; a WITH needs the end of the statement before it."""
+    first = ENGINE.shared.statement("isolation_level")
+    for design in DESIGNS:
+        for batch in sent(operation, design):
+            assert parse_errors(f"{first};\n{batch}".replace("?", "@P1")) == []
+
+
+@parses
 @pytest.mark.parametrize("names", by_file(operations("mssql")))
 def test_every_printed_script_parses(names: list[str]) -> None:
     for operation in names:
