@@ -371,6 +371,16 @@ async def test_a_sync_connection_is_not_for_an_async_verb(queue: Queue, work: As
 
 
 @in_loop
+async def test_a_session_that_is_bound_to_nothing(queue: Queue, work: AsyncQueue) -> None:
+    queue.push("a")
+    async with AsyncSession() as session:
+        await refuses(BadInput, work.push, "b", connection=session)
+        await refuses(BadInput, work.pop, connection=session)
+        await refuses(BadInput, work.take, session)
+    assert counts(queue) == {"ready": 1}
+
+
+@in_loop
 async def test_a_connection_to_another_database(queue: Queue, work: AsyncQueue, kind: Kind, tmp_path: Any) -> None:
     if kind.name == "sqlite":
         pytest.skip("the other database is this one")

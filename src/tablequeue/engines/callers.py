@@ -16,6 +16,21 @@ from tablequeue.errors import BadInput
 from tablequeue.model.connection import Connection, own_session
 
 
+@contextmanager
+def _usable() -> Iterator[None]:
+    """Refuse a connection or session that SQLAlchemy does not use: it is closed, bound to nothing, or has failed."""
+    try:
+        yield
+    except sa.exc.MissingGreenlet:
+        raise
+    except sa.exc.InvalidRequestError as error:
+        raise BadInput(
+            f"The connection= of the call cannot be used: {str(error.args[0]).strip().rstrip('.')}.",
+            "Pass a connection or session that is open and bound to the database; roll it back after an error.",
+        ) from error
+
+
+@_usable()
 def joined(engine: Engine, connection: Connection) -> Cursor:
     """Return a cursor in the transaction of a caller's connection, in any form that `connection=` takes."""
     connection = _connection_of(connection)
@@ -88,6 +103,7 @@ def whole(engine: Engine, cursor: Cursor, unless: type[Exception] | tuple[()] = 
         cursor.execute(f"release savepoint {name}")
 
 
+@_usable()
 def adapted(connection: Connection | None) -> Any:
     """Return SQLAlchemy's adapted connection if the caller's connection has an async driver; else None."""
     connection = _connection_of(connection)

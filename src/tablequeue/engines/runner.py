@@ -373,11 +373,6 @@ class Runner:
             raise BadInput(
                 "The connection is an async one, used outside of its run_sync.", "Use the verbs of tablequeue.aio."
             ) from None
-        if isinstance(error, sa.exc.InvalidRequestError):
-            raise BadInput(
-                f"The connection= of the call cannot be used: {str(error.args[0]).strip().rstrip('.')}.",
-                "Pass a connection or session that is open and bound to the database; roll it back after an error.",
-            ) from error
         refusal = self.engine.translate(error)
         if refusal is None:
             raise error
