@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -22,9 +23,10 @@ from tablequeue import LeaseLost, NewMessage, PayloadType, Queue, errors
 from tablequeue.aio import AsyncClaim, AsyncQueue
 from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, QueueNotFound
+from tablequeue.ext import context_of
 from tablequeue.model.connection import own_session
 from tests import support
-from tests.async_support import claimed, in_loop, lock, refuses
+from tests.async_support import PATIENCE, claimed, in_loop, lock, refuses
 from tests.servers import KINDS, Kind, Place
 from tests.support import at, counts, found, ids_of, snapshot
 
@@ -389,3 +391,38 @@ async def test_a_connection_to_another_database(queue: Queue, work: AsyncQueue, 
         await refuses(BadInput, work.push, "x", connection=connection)
     await engine.dispose()
     assert counts(queue) == {}
+
+
+@pytest.mark.parametrize("step", ["_hold", "_let_go"])
+@in_loop
+async def test_a_cancelled_take_leaves_no_lock_beside_the_transaction(
+    queue: Queue, work: AsyncQueue, caller: Caller, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Wherever it is cancelled: before, while or after a thread holds what the call has looked at."""
+    id = queue.push("x")
+    runner = context_of(queue).runner
+    begun, cancelled, ended = (threading.Event() for _ in range(3))
+    original = getattr(runner, step)
+
+    def paused(*args: Any) -> Any:
+        result = original(*args) if step == "_hold" else None
+        begun.set()
+        assert cancelled.wait(PATIENCE)
+        result = result or original(*args)
+        ended.set()
+        return result
+
+    async with caller() as connection:
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, step, paused)
+            taking = asyncio.create_task(work.take(connection))
+            while not (begun.is_set() or taking.done()):
+                await asyncio.sleep(0)
+            taking.cancel()
+            await asyncio.wait([taking])
+            cancelled.set()
+            assert not begun.is_set() or await asyncio.to_thread(ended.wait, PATIENCE)
+        await connection.rollback()
+    while len(runner._all) != len(runner._idle):
+        await asyncio.sleep(0)
+    assert ids_of(queue.pop_many(2)) == [id]

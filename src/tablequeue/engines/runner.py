@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
 from random import random
-from threading import Condition
+from threading import Condition, Lock
 from time import monotonic, sleep
 from typing import Any, NoReturn, TypeVar
 
@@ -155,18 +155,38 @@ class Runner:
     ) -> Iterator[T]:
         """Run an operation beside the caller's transaction, and keep what it has locked until the end of the block.
 
-        Then what it has begun is rolled back. In a thread for an async connection, as `run_beside`.
+        Then what it has begun is rolled back. In a thread for an async connection, as `run_beside`: if the task is
+        cancelled, the thread goes on, and lets go by itself what nobody waits for any more.
         """
         raw = adapted(connection)
+        held: list[tuple[RawConnection, T]] = []
+        gate = Lock()
+        ended = False
 
-        def run(work: Callable[[], Any]) -> Any:
-            return work() if raw is None else raw.run_async(lambda _: asyncio.to_thread(work))
+        def hold() -> None:
+            mine = self._hold(operation, table, params)
+            with gate:
+                if not ended:
+                    held.append(mine)
+                    return
+            self._let_go(mine[0])
 
-        held, result = run(partial(self._hold, operation, table, params))
+        async def let_go() -> None:
+            await asyncio.shield(asyncio.to_thread(self._let_go, held[0][0]))
+
         try:
-            yield result
+            if raw is None:
+                hold()
+            else:
+                raw.run_async(lambda _: asyncio.to_thread(hold))
+            yield held[0][1]
         finally:
-            run(partial(self._let_go, held))
+            with gate:
+                ended = True
+            if held and raw is None:
+                self._let_go(held[0][0])
+            elif held:
+                raw.run_async(lambda _: let_go())
 
     @contextmanager
     def whole(
