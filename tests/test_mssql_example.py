@@ -11,8 +11,6 @@ import pytest
 from tests.test_mssql_texts import parses
 from tests.tsql import parse_errors
 
-pytestmark = pytest.mark.quick
-
 FOLDER = Path(__file__).parents[1] / "examples" / "sqlserver"
 GOLDEN = Path(__file__).parent / "golden" / "mssql" / "fifo"
 SCRIPT = (FOLDER / "check.sh").read_text("utf-8")
