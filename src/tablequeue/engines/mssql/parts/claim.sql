@@ -165,7 +165,9 @@ begin
         )
         -- [group_rate]
         , ((
-            select (datediff_big(microsecond, @now, spent_until) - ({group_burst} - 1) * cast({group_step} as bigint)) / 1e6
+            select (
+                datediff_big(microsecond, @now, spent_until) - ({group_burst} - 1) * cast({group_step} as bigint)
+            ) / 1e6
             from {group_rates} where slot = @next
         ))
         -- [end]
