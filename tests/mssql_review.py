@@ -25,7 +25,8 @@ GROUPS = {
         "reschedule", "note", "batch_of", "lock_batch", "note_failed", "end_batch"),
     "Sweeps": ("sweep", "expire", "promote", "close_slots", "expire_ranges", "purge_ranges", "ended_dependencies",
         "orphaned_dependencies", "freed_heads", "free_heads", "waiting_fronts", "block_fronts", "forget_dependencies",
-        "open_batches", "forget_batches", "forget_keys", "forget_rates", "purge_history", "purge_history_ids"),
+        "open_batches", "forget_batches", "forget_keys", "forget_rate", "forget_rates", "purge_history",
+        "purge_history_ids"),
     "Sequences": ("sequence", "create_topic", "settle", "trim", "floor", "seek", "note_position"),
 }  # fmt: skip
 LEARN = "https://learn.microsoft.com/sql"

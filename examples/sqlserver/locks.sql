@@ -42,5 +42,5 @@ begin catch
     print error_message();
 end catch;
 print case when (select count(*) from @popped) = 5
-    then N'passed: a pop passes over what is taken' else N'FAILED: a pop passes over what is taken' end;
+    then N'passed: a pop passes over taken messages' else N'FAILED: a pop passes over taken messages' end;
 go

@@ -16,21 +16,20 @@ from tablequeue.errors import BadInput
 from tablequeue.model.connection import Connection, own_session
 
 
-@contextmanager
-def _usable() -> Iterator[None]:
-    """Refuse a connection or session that SQLAlchemy does not use: it is closed, bound to nothing, or has failed."""
-    try:
-        yield
-    except sa.exc.MissingGreenlet:
-        raise
-    except sa.exc.InvalidRequestError as error:
-        raise BadInput(
+def unusable(error: Exception) -> BadInput | None:
+    """Return the refusal of a connection or session that SQLAlchemy does not use; None for another error."""
+    if isinstance(error, sa.exc.MissingGreenlet):
+        return BadInput(
+            "The connection is an async one, used outside of its run_sync.", "Use the verbs of tablequeue.aio."
+        )
+    if isinstance(error, sa.exc.InvalidRequestError):
+        return BadInput(
             f"The connection= of the call cannot be used: {str(error.args[0]).strip().rstrip('.')}.",
             "Pass a connection or session that is open and bound to the database; roll it back after an error.",
-        ) from error
+        )
+    return None
 
 
-@_usable()
 def joined(engine: Engine, connection: Connection) -> Cursor:
     """Return a cursor in the transaction of a caller's connection, in any form that `connection=` takes."""
     connection = _connection_of(connection)
@@ -103,12 +102,14 @@ def whole(engine: Engine, cursor: Cursor, unless: type[Exception] | tuple[()] = 
         cursor.execute(f"release savepoint {name}")
 
 
-@_usable()
 def adapted(connection: Connection | None) -> Any:
     """Return SQLAlchemy's adapted connection if the caller's connection has an async driver; else None."""
-    connection = _connection_of(connection)
-    if isinstance(connection, sa.Connection) and connection.dialect.is_async:
-        return connection.connection.dbapi_connection
+    try:
+        connection = _connection_of(connection)
+        if isinstance(connection, sa.Connection) and connection.dialect.is_async:
+            return connection.connection.dbapi_connection
+    except sa.exc.InvalidRequestError as error:
+        raise unusable(error) or error from error
     return None
 
 

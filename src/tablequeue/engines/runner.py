@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 
-from tablequeue.engines.callers import adapted, joined, whole
+from tablequeue.engines.callers import adapted, joined, unusable, whole
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
@@ -32,7 +32,6 @@ from tablequeue.engines.parts import Part
 from tablequeue.engines.silence import Watch
 from tablequeue.engines.table import Statements, Table
 from tablequeue.errors import (
-    BadInput,
     ConnectionLost,
     DatabaseError,
     Locked,
@@ -159,34 +158,33 @@ class Runner:
         cancelled, the thread goes on, and lets go by itself what nobody waits for any more.
         """
         raw = adapted(connection)
+        if raw is None:
+            own, result = self._hold(operation, table, params)
+            try:
+                yield result
+            finally:
+                self._let_go(own)
+            return
         held: list[tuple[RawConnection, T]] = []
         gate = Lock()
         ended = False
 
         def hold() -> None:
-            mine = self._hold(operation, table, params)
+            own, result = self._hold(operation, table, params)
             with gate:
                 if not ended:
-                    held.append(mine)
+                    held.append((own, result))
                     return
-            self._let_go(mine[0])
-
-        async def let_go() -> None:
-            await asyncio.shield(asyncio.to_thread(self._let_go, held[0][0]))
+            self._let_go(own)
 
         try:
-            if raw is None:
-                hold()
-            else:
-                raw.run_async(lambda _: asyncio.to_thread(hold))
+            raw.run_async(lambda _: asyncio.to_thread(hold))
             yield held[0][1]
         finally:
             with gate:
                 ended = True
-            if held and raw is None:
-                self._let_go(held[0][0])
-            elif held:
-                raw.run_async(lambda _: let_go())
+            if held:
+                raw.run_async(lambda _: asyncio.shield(asyncio.to_thread(self._let_go, held[0][0])))
 
     @contextmanager
     def whole(
@@ -389,11 +387,7 @@ class Runner:
 
     def _refuse(self, error: Exception) -> NoReturn:
         """Raise the refusal for an error in a caller's transaction; the error itself, if it is none of the database."""
-        if isinstance(error, sa.exc.MissingGreenlet):
-            raise BadInput(
-                "The connection is an async one, used outside of its run_sync.", "Use the verbs of tablequeue.aio."
-            ) from None
-        refusal = self.engine.translate(error)
+        refusal = unusable(error) or self.engine.translate(error)
         if refusal is None:
             raise error
         raise refusal from error
