@@ -214,7 +214,9 @@ with over_rates as (
     select top (@n) slot, spent_until
     from {group_rates} with (index ({table}__spent), rowlock, readpast, updlock, readcommittedlock)
     where spent_until <= @now or spent_until > dateadd(
-        microsecond, cast(@late % 60000000 as int), dateadd(minute, cast(@late / 60000000 as int), @now)
+        microsecond, cast(@late - @late / 60000000 * 60000000 as int), dateadd(
+            minute, cast(@late / 60000000 as int), @now
+        )
     )
     order by spent_until
 )
