@@ -178,7 +178,7 @@ def test_the_commands_that_print_sql_print_some(page: Path) -> None:
 def test_the_index_names_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     links = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#:]+)\)", index.read_text("utf-8"))}
-    assert links >= {*DOCS} - SITE - {index}
+    assert links >= {page for page in DOCS if page.parent.name != "adr"} - SITE - {index}
 
 
 def test_the_reference_names_everything_public() -> None:
