@@ -70,8 +70,8 @@ def printed(dialect: str, design: str, operation: str) -> str:
         return topics(dialect)
     words = f"sql {operation} emails --dialect {dialect} {DESIGNS[design]} {ROLES if operation == 'grant' else ''}"
     result = CliRunner().invoke(main, words.split(), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    assert result.exit_code in (0, 1), result.output
+    return result.output  # a refusal is stored too
 
 
 def golden(dialect: str, design: str, operation: str) -> tuple[Path, str]:

@@ -243,6 +243,8 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
         )
     }
     needless |= {"claim_ring", "move_ring", "claim_alone", "claim_group", "pop_group"} if design != "fair" else set()
+    # MariaDB refuses to print it: a take looks on a second connection.
+    needless |= {"take"} if design == "fair" and shell.kind.name == "mariadb" else set()
     run = sorted(ours - roles - made - NO_SCRIPTS - needless)
     of_queues = [operation for operation in run if shell.kind_of(operation) == "queue"]
     shell.run(*(shell.printed(operation, *options, "--values") for operation in of_queues))

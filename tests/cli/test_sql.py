@@ -63,8 +63,12 @@ def test_an_operation_is_the_files_that_the_queue_needs(
     run: Run, dialect: str, operation: str, options: str, there: str, not_there: str
 ) -> None:
     def printed(name: str) -> str:
-        return run("sql", name, "emails", "--dialect", dialect, *options.split()).stdout.strip()
+        # Without the note on what the library does between the statements.
+        text = run("sql", name, "emails", "--dialect", dialect, *options.split()).stdout.strip()
+        return re.sub(r"\n\n-- The library.*(\n--.*)*\n", "\n", text)
 
+    if operation == "pop" and "at_most_once" in options and dialect in ("mariadb", "mysql"):
+        pytest.skip("it is a packet of other texts: see test_printed_is_sent.py")
     assert printed(there) in printed(operation)
     if not_there:
         assert printed(not_there) not in printed(operation)

@@ -123,5 +123,6 @@ def _engine(dialect: str, schema: str | None) -> Engine:
     kind = engine_class(dialect)
     if schema is not None and not kind.has_schemas:
         raise BadInput(f"{dialect} has no schemas.", "Leave --schema out.")
-    # Any driver will do: only its name is used.
-    return kind(sa.URL.create(dialect).get_dialect()(), schema)
+    # Any driver will do: only its name is used, and the style of parameters in which Python composes statements.
+    made: Any = sa.URL.create(dialect).get_dialect()
+    return kind(made(paramstyle="pyformat"), schema)

@@ -138,6 +138,10 @@ class EngineBase(Words):
         """Return the expression of the first `BRIEF` characters of a payload, or bytes; see `expressions`."""
         return f"substr({{}}payload, 1, {BRIEF})"
 
+    def composed(self, operation: str, table: Table) -> list[str]:
+        """Return the statements of a printed operation, with `:name` parameters, if Python composes them; else none."""
+        return []
+
     def split(self, text: str) -> list[str]:
         """Split a text into what is sent in one round trip: a statement, or a batch of them."""
         return statements_in(text)

@@ -89,6 +89,8 @@ _UNLOCKED = {"unlock": ""}
 # What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
 _GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
 _SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
+# What a claim of a fair queue runs before and after it: it learns and notes the group that was served last.
+_BEGUN, _SERVED = {"claim_ring": "fair"}, {"move_ring": "fair"}
 
 
 def _made(*texts: str) -> Operation:
@@ -210,12 +212,14 @@ OPERATIONS: Mapping[str, Operation] = {
     # Claims
     "claim": Operation(
         Effect.WRITE,
-        _GRANTED
+        _BEGUN
+        | _GRANTED
         | {"claim": "at_least_once", "take": "at_most_once", "range_claim": "ranges"}
         | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
-        | _SPENT,
-        others="claim_find claim_many claim_ring claim_alone claim_rooms lock_stripes note_stripes "
-        "move_ring free_slots claim_held claim_counts isolation_level lock_seen_slots lock_seen_stripes",
+        | _SPENT
+        | _SERVED,
+        others="claim_find claim_many claim_alone claim_rooms lock_stripes note_stripes "
+        "free_slots claim_held claim_counts isolation_level lock_seen_slots lock_seen_stripes",
         printed="pop",
     ),
     "claim_run": Operation(
@@ -226,7 +230,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim_group": Operation(Effect.WRITE, {"claim_group": "", "claimed": ""}, printed="pop_group"),
     "take": Operation(
         Effect.WRITE,
-        {"grant_rate": "rate", "take": "queue", "spend_rate": "rate", "spend_group_rates": "group_rate"},
+        _BEGUN
+        | {"grant_rate": "rate", "take": "queue", "spend_rate": "rate", "spend_group_rates": "group_rate"}
+        | _SERVED,
     ),
     "put_back": Operation(Effect.STEP, others="forget"),
     "sweep": Operation(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from types import MappingProxyType
 
 from tablequeue.engines import engine_class, procedures
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, texts_for
+from tablequeue.engines.printed_notes import notes
 from tablequeue.engines.printed_values import examples, known, named, parameters, put
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of, sql_text
@@ -58,17 +60,32 @@ def script(
     chosen = texts_for(engine.name, names, conditions(definition) | ({"schema"} if engine.schema else set()))
     if not chosen or (definition.kind == "topic" and any(_has_states(engine, name) for name in chosen)):
         raise BadInput(f"A {definition.kind} has no operation {operation!r}.", "Name another operation, or a queue.")
-    texts = [engine.render(name, table, state).strip() for name in chosen]
+    if operation == "take" and engine.looks_apart and table.plan.met & {"fair", "limited"}:
+        raise BadInput(
+            f"On {engine.dialect.name}, a take of such a queue looks on a second connection, which no script can do.",
+            "Print `procedures`, and call the one that takes.",
+        )
+    if statements := engine.composed(operation, table):
+        headers = [_header(engine.render(name, table)) for name in table.used]
+        texts = [*headers, "".join(f"{statement};\n" for statement in statements).strip()]
+    else:
+        texts = [engine.render(name, table, state).strip() for name in chosen]
     if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
     text, same = engine.client.between.join(texts), known(engine, operation, table)
+    said = notes(engine, operation, table, chosen, statements, parameters(text))
     if values or parameters(text) - same.keys() <= {"now"}:
         text = put(engine, text, examples(engine, operation, definition) | same)
         heading = f"-- For {engine.client.name}, as it is. {engine.client.whole}" if operation in ONCE else ""
     else:
         text = put(engine, text, same)
         heading = f"-- {engine.client.parameters}; with --values there are examples, for {engine.client.name}."
-    return "\n\n".join(filter(None, [heading, named(engine, text)]))
+    return "\n\n".join(filter(None, [heading, named(engine, said), named(engine, text)]))
+
+
+def _header(text: str) -> str:
+    """Return the comment at the head of a text."""
+    return "\n".join(takewhile(lambda line: line.startswith("--"), text.strip().splitlines()))
 
 
 # Scripts that are run once for a queue, and only as a whole.

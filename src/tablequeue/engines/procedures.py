@@ -121,6 +121,13 @@ def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
         cursor.execute(statement)
 
 
+def procedure_for(engine: EngineBase, table: Table, verb: str) -> str | None:
+    """Return the name of the procedure that is a verb of a queue; None if there is none."""
+    if engine.procedure_syntax is None or verb not in _files(engine, table.definition) or not PROCEDURES[verb].role:
+        return None
+    return f"{table.table_name}_{verb}"
+
+
 def verb_of(file: str) -> str:
     """Return the verb of a template, which is the end of the procedure's name."""
     return file.removeprefix("topic_")

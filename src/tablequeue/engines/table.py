@@ -64,6 +64,11 @@ class Statements:
             self._compiled[operation, state] = compiled
             return compiled
 
+    @property
+    def used(self) -> list[str]:
+        """The names of the texts with statements that have been asked for, each once, in that order."""
+        return [*dict.fromkeys(name.partition(".")[0] for name, _ in self._compiled)]
+
     def statement(self, operation: str, state: str = "ready") -> str:
         """Return the statement of an operation that has exactly one on this engine."""
         (statement,) = self.statements(operation, state)

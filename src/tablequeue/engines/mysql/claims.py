@@ -164,7 +164,10 @@ def _claimed_in_turn(
             packet.inside += [bound(cursor, one, {"rows": wanted}) for one in table.statements("claim_held")]
             packet.lock(lock, ids="@tq_found")
         else:
-            packet.lock(lock, ids=cursor.connection.escape(str([row[0] for row in rows])))
+            ids = bound(cursor, "%(ids)s", {"ids": str([row[0] for row in rows])})
+            if packet.counted:
+                packet.inside.append(f"set @tq_found = {ids}")
+            packet.lock(lock, ids="@tq_found" if packet.counted else ids)
         got = packet.run(changes)
         if got or before is not None or within_rooms or len(rows) < params["n"] * more + SPARE:
             return got

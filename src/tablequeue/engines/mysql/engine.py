@@ -28,6 +28,7 @@ from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, check_session, commits_each
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.pauses import MySQLPauses
+from tablequeue.engines.mysql.printing import composed
 from tablequeue.engines.mysql.progress import MySQLProgress
 from tablequeue.engines.mysql.range_reads import MySQLRangeReads
 from tablequeue.engines.mysql.ranges import MySQLRanges
@@ -226,6 +227,9 @@ class MySQL(Engine):
         return isinstance(error, pymysql.Error) and number_of(error) in transient
 
     # -- values ----------------------------------------------------------------------------------------------------
+
+    def composed(self, operation: str, table: Table) -> list[str]:
+        return composed(self.messages, operation, table)
 
     def literal(self, text: str) -> str:
         return super().literal(text.replace("\\", "\\\\"))

@@ -1,5 +1,9 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
+-- The library runs these statements one by one, in one transaction. It takes parameters of the later ones from the rows
+-- of the earlier ones, and leaves out a statement that has nothing to do.
+-- The procedure tq_emails_complete does all of it: see `tablequeue sql procedures`.
+
 -- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
 -- The first statement finds those that are held. All of them are one packet. A statement that deletes one message needs
 -- no first one: the number of rows is enough.

@@ -5,6 +5,7 @@
 -- that it remembered, without a lock. The update would lock what it reads of the pauses, and so wait for a transaction
 -- that pauses or resumes. The last one asks for LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks
 -- it if the table has triggers.
+-- A claim of several messages is another packet, of claim_limit, claim_many and claimed.
 -- It is not read if nothing was claimed: the id would be that of a claim before, which in the second claim of a batch
 -- has the same token.
 -- The state is checked again: a server that reads SKIP LOCKED and locks nothing must not claim for two.

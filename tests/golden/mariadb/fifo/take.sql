@@ -1,5 +1,11 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
+-- The library runs these statements one by one, in one transaction. It takes parameters of the later ones from the rows
+-- of the earlier ones, and leaves out a statement that has nothing to do.
+-- The library takes in its caller's transaction. There it finds the messages on a second connection (`claim_find`), so it
+-- locks no gap at REPEATABLE READ. This script does not: run it at READ COMMITTED.
+-- The procedure tq_emails_take does all of it: see `tablequeue sql procedures`.
+
 -- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
 -- queue keeps no history, delete them.
 -- Index: tq_emails__state, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
