@@ -110,8 +110,8 @@ def live(database: Database, queue: Queue) -> None:
     if queue.definition.grouped and leased:
         for claim in queue.pop_many(2, same_group=True):
             claim.complete()
-    if queue.definition.fair and leased and not queue.definition.limited and (claim := queue.pop_group("g")):
-        claim.complete()
+    if queue.definition.fair and leased and not queue.definition.limited:
+        queue.complete_many(queue.pop_group("g"))
     queue.pop(now=at(100_000))
     queue.cancel(ids)
     queue.purge()
