@@ -110,6 +110,7 @@ def composed(messages: MySQLMessages, operation: str, table: Table) -> list[str]
             script = Script(table, one)
             given: Any = dict.fromkeys(("token", "consumer", "lease", "now", "group", "passed"), "")
             table.ring.served = Given("served")
-            one.run(messages, script, table, given | {"n": Given("n", PLACES), "run": Given("run")})
+            more: Any = {"n": Given("n", PLACES), "run": Given("run"), "low_water": 0}
+            one.run(messages, script, table, given | more)
             return script.statements
     return []
