@@ -31,6 +31,7 @@ from tablequeue.model.states import STATES
 from tablequeue.verbs.inspect import BATCH
 from tablequeue.verbs.sweep import SWEEP_SIZE
 from tests import mssql_rules as rules
+from tests.rendering import rendered
 from tests.support import DESIGNS
 from tests.tsql import parse_errors
 
@@ -106,21 +107,6 @@ def layout_of(design: str) -> rules.Layout:
     definition = with_all(design)
     wanted = [operation for operation in CREATING if operation != "create_due" or definition.order == "due"]
     return rules.Layout.of(ENGINE.render(operation, ENGINE.table("work", definition)) for operation in wanted)
-
-
-@cache
-def words_of_state(engine: SQLServer, definition: Definition) -> tuple[str, ...]:
-    """Return the names of the `{words}` that depend on the state."""
-    table = engine.table("work", definition)
-    every = [engine.words(table, state) for state in STATES]
-    return tuple(name for name in every[0] if len({words[name] for words in every}) > 1)
-
-
-def rendered(engine: SQLServer, operation: str, table: Table) -> list[str]:
-    """Return the texts of an operation: one, or one of each state if the state is in it."""
-    mark = "the state"
-    text = engine.render(operation, table, instead=dict.fromkeys(words_of_state(engine, table.definition), mark))
-    return [engine.render(operation, table, state) for state in STATES] if mark in text else [text]
 
 
 @cache
