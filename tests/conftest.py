@@ -43,12 +43,12 @@ def asks_for_mssql(config: pytest.Config) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="run what `make check` runs: tests marked quick, on SQLite")
-    parser.addoption("--matrix", action="store_true", help="run what `make matrix` runs: only tests marked matrix")
+    parser.addoption("--nightly", action="store_true", help="run what `make nightly` runs: only tests marked nightly")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: `make check` runs it, unless it needs a server.")
-    config.addinivalue_line("markers", "matrix: `make matrix` runs it, and nothing else does.")
+    config.addinivalue_line("markers", "nightly: `make nightly` runs it, and nothing else does.")
     if asks_for_mssql(config) and os.environ.get("CI"):
         raise pytest.UsageError(NO_MSSQL)
 
@@ -63,7 +63,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = [item for item in items if (item.get_closest_marker("matrix") is not None) == config.option.matrix]
+    chosen = [item for item in items if (item.get_closest_marker("nightly") is not None) == config.option.nightly]
     if config.option.quick:
         chosen = [item for item in chosen if item.get_closest_marker("quick") and not _needs_server(item)]
     kept = set(chosen)

@@ -302,7 +302,9 @@ class Ground:
         assert self.act.refused
         with connection.begin(), pytest.raises(self.act.refused):
             self.act.run(self, connection)
-        return before, self.scene.content()
+        after = self.scene.content()
+        self.pushing.drop()
+        return before, after
 
     def failed(self, connection: sa.Connection) -> tuple[dict[str, list[str]], list[dict[str, list[str]]]]:
         """Run the act with its first statement refused by the server, then with its second one, and so on, and commit.
@@ -322,12 +324,13 @@ class Ground:
                 except TablequeueError:
                     refused = True
             if engine.number < engine.fails:  # type: ignore[attr-defined]
-                return before, after
+                break
             if refused:  # else it was a sweep, without which the call goes on
                 after.append(self.scene.content())
             elif self.scene.content() != before:
-                return before, after
-        raise AssertionError("unreachable")
+                break
+        self.pushing.drop()
+        return before, after
 
     def _as_expected(self, refusal: TablequeueError | None) -> bool:
         return isinstance(refusal, self.act.refused) if self.act.refused else refusal is None

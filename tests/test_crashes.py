@@ -12,7 +12,7 @@ import random
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,6 +35,7 @@ from tests.checks import await_a_wait
 from tests.crashes import VERBS, Steps, Verb, begin, go_through, open_stepping
 from tests.crowd import PATIENCE, answer, started
 from tests.load import Load, end_all, reconcile
+from tests.nightly import by_night
 from tests.servers import KINDS, Kind, Place, Server
 from tests.support import DESIGNS, at, claimed, counts, design_group, idle_for_long, ids_of, refuses
 
@@ -42,6 +43,18 @@ from tests.support import DESIGNS, at, claimed, counts, design_group, idle_for_l
 POINTS = 8
 # Kills of a server under load.
 KILLS = 3
+# Each verb, with its texts of most steps: of groups, of runs, in a caller's transaction, in pieces, within limits.
+CORE = (
+    *("push", "push in a transaction", "push with a key", "push_many of many", "push_many to groups"),
+    *("pop", "pop_many", "pop_many at most once", "pop_many of a group", "pop_many within limits", "pop_many in turn"),
+    *("sweep of lost leases", "sweep of spent attempts in groups", "sweep of what has expired", "take"),
+    *("complete", "complete_many", "complete_and_claim", "complete without history", "complete at most once"),
+    *("complete in a transaction", "complete of the head of a group", "complete with results"),
+    *("fail", "fail_many for the last time", "release_many", "release of a run", "extend_many"),
+    *("redrive to a group", "cancel of the heads of groups", "fail of what was cancelled", "reschedule"),
+)
+# Queues that are created, dropped and emptied: one with groups has the most tables.
+DEFINITIONS = by_night([{"groups": True}, {}, {"order": "due"}], {"groups": True}.__eq__)
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ class Point:
 # -- clients die ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", by_night(VERBS, CORE.__contains__))
 def test_a_client_killed_at_any_step(place: Place, kind: Kind, name: str) -> None:
     """A process dies at one step; at all of them at once, in a thread each, where sessions can write side by side."""
     points = chosen(walk(place, name))
@@ -70,7 +83,7 @@ def test_a_client_killed_at_any_step(place: Place, kind: Kind, name: str) -> Non
             check_recovered(queue, VERBS[name], point)
 
 
-@pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=str)
 def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, definition: dict[str, Any]) -> None:
     definition = {**definition, "payload": "text"}
     place.open().create_queue("another")  # the catalogue exists, so the steps are the same each time
@@ -108,7 +121,7 @@ def _make_anew(place: Place, kind: Kind) -> None:
             file.unlink()
 
 
-@pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=str)
 def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: dict[str, Any]) -> None:
     definition = {**definition, "payload": "text"}
     database = place.open()
@@ -128,7 +141,7 @@ def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: d
         check_works(queue)
 
 
-@pytest.mark.parametrize("definition", [{}, {"groups": True}], ids=str)
+@pytest.mark.parametrize("definition", DEFINITIONS[:2], ids=str)
 def test_a_move_killed_at_any_step_moves_all_or_nothing(place: Place, definition: dict[str, Any]) -> None:
     database = place.open()
     queue, other = (database.create_queue(name, payload="text", **definition) for name in "ab")
@@ -207,22 +220,24 @@ class Survivor:
     queue: str
 
 
-@pytest.fixture(scope="module")
-def survivors(own_server: Server) -> Iterator[dict[str, list[Survivor]]]:
-    """Clients at all points of all verbs, while their server dies."""
-    with place_on(own_server) as place:
-        yield survive(place, own_server)
+@pytest.mark.parametrize("names", by_night([[*CORE], [*VERBS]], [*CORE].__eq__), ids=["core", "all"])
+def test_a_server_killed_at_any_step(own_server: Server, own_place: Place, names: list[str]) -> None:
+    """It dies once, while there are clients at all points of these verbs."""
+    failed = []
+    for name, survivors in survive(own_place, own_server, names).items():
+        for survivor in survivors:
+            try:
+                check_survivor(survivor, VERBS[name])
+            except AssertionError as error:
+                failed.append(f"{name}, {survivor.point.words}: {error}")
+    assert not failed, "\n".join(failed)
 
 
-@pytest.mark.parametrize("name", VERBS)
-def test_a_server_killed_at_any_step(survivors: dict[str, list[Survivor]], name: str) -> None:
-    verb = VERBS[name]
-    for survivor in survivors[name]:
-        point, words = survivor.point, survivor.point.words
-        assert survivor.after == point.shape, f"{words}: what was committed is there, and no more"
-        check_outcome(survivor, verb)
-        queue = survivor.database.queue(survivor.queue)
-        check_recovered(queue, verb, replace(point, shape=survivor.ended), survivor.ended)
+def check_survivor(survivor: Survivor, verb: Verb) -> None:
+    assert survivor.after == survivor.point.shape, "what was committed is there, and no more"
+    check_outcome(survivor, verb)
+    queue = survivor.database.queue(survivor.queue)
+    check_recovered(queue, verb, replace(survivor.point, shape=survivor.ended), survivor.ended)
 
 
 def test_a_server_that_dies_in_the_middle_of_a_statement(own_kind: Kind, own_server: Server, own_place: Place) -> None:
@@ -392,7 +407,7 @@ def check_recovered(queue: Queue, verb: Verb, point: Point, seen: list[Message] 
     assert ended == before, f"{point.words}: every message ends once"
 
 
-def survive(place: Place, server: Server) -> dict[str, list[Survivor]]:
+def survive(place: Place, server: Server, names: Iterable[str]) -> dict[str, list[Survivor]]:
     observer = place.open("the living")
     arrived: SimpleQueue[tuple[str, int, str]] = SimpleQueue()
     resume = threading.Event()
@@ -412,9 +427,9 @@ def survive(place: Place, server: Server) -> dict[str, list[Survivor]]:
             return database, error
         return database, None
 
-    walks = {name: walk(place, name) for name in VERBS}
+    walks = {name: walk(place, name) for name in names}
     standing: dict[str, list[tuple[Point, Queue, Future[Any]]]] = {}
-    with ThreadPoolExecutor(len(VERBS) * POINTS) as threads:
+    with ThreadPoolExecutor(len(walks) * POINTS) as threads:
         for number, (name, points) in enumerate(walks.items()):
             standing[name] = []
             for point in chosen(points):

@@ -1,6 +1,6 @@
 """A call in a caller's transaction locks the messages that it acted on and nothing else, at each isolation level.
 
-Whether or not the transaction has read something before. `make test` runs the core, `make matrix` the whole.
+Whether or not the transaction has read something before. `make test` runs the core, `make nightly` the whole.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_a_call_holds_up_nobody(place: Place, kind: Kind, share: int) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.matrix
+@pytest.mark.nightly
 @only("postgresql", "mariadb")
 @pytest.mark.parametrize("older", [False, True], ids=["", "older"])
 @pytest.mark.parametrize("level", LEVELS)
@@ -123,7 +123,7 @@ def test_a_call_that_fails_half_way_changes_nothing(place: Place, kind: Kind) ->
     check_failures(place, kind, core(0, 1))
 
 
-@pytest.mark.matrix
+@pytest.mark.nightly
 @pytest.mark.parametrize("design", COLUMNS)
 def test_no_call_that_fails_half_way_changes_anything(place: Place, kind: Kind, design: str) -> None:
     check_failures(place, kind, [(act, design) for act in ACTS if design in fitting(act)])
@@ -141,7 +141,7 @@ def test_a_call_without_a_savepoint_is_detected(
         check(place, kind, [(act, "batches")])
 
 
-@pytest.mark.matrix
+@pytest.mark.nightly
 @pytest.mark.parametrize("design", COLUMNS)
 def test_no_refused_call_changes_anything(place: Place, kind: Kind, design: str) -> None:
     check_refusals(place, kind, [(act, design) for act in ACTS if design in fitting(act)])

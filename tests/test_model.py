@@ -1,7 +1,7 @@
 """Random lives of a queue, compared with the model of tests/model.py: every verb, every design, every engine.
 
-The examples are always the same. TABLEQUEUE_TEST_EXAMPLES=1000 runs this many others for each design, and shrinks one
-that fails, which takes many minutes.
+The examples are always the same: a few, and others by night. TABLEQUEUE_TEST_EXAMPLES=1000 runs this many others for
+each design, and shrinks one that fails, which takes many minutes.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ from tablequeue import ALL, Backoff, Claim, Database, LiveState, Message, NewMes
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost
 from tablequeue.model.states import STATES
 from tests.model import Item, Model, Refusal
+from tests.nightly import by_night
 from tests.servers import Kind, Place
 from tests.support import DESIGNS, START, ids_of, refuses
 
 CHOSEN = os.environ.get("TABLEQUEUE_TEST_EXAMPLES")
-EXAMPLES = int(CHOSEN or 8)
 LIVES = settings(
-    max_examples=EXAMPLES,
     stateful_step_count=40,
     database=None,
     deadline=None,
@@ -50,6 +49,9 @@ LIVES = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+
+FEW, MANY = int(CHOSEN or 4), 25
+examples = pytest.mark.parametrize("examples", by_night([FEW, MANY], FEW.__eq__))
 
 CONSUMERS = ("ada", "bob", "eve")
 # Longer than any example takes, for those that use the database's clock.
@@ -548,8 +550,8 @@ def held_by(claims: Sequence[Claim]) -> list[tuple[int, str]]:
     return [(claim.id, claim.token) for claim in claims]
 
 
-def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: bool = False, **options: Any) -> None:
-    """Run random lives of queues with this design, for a `share` of the examples."""
+def live(place: Place, kind: Kind, examples: float, design: str, own_clock: bool = False, **options: Any) -> None:
+    """Run random lives of queues with this design, one for each of the `examples`."""
     world = World(
         databases={name: place.open(name) for name in CONSUMERS},
         callers=place.sa_engine(),
@@ -561,25 +563,29 @@ def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: boo
     )
     # The same examples in every run, but others for each design and each number of examples.
     factory: Any = partial(Life, world)
-    factory = seed(crc32(f"{EXAMPLES} {design} {own_clock} {options}".encode()))(factory)
-    run_state_machine_as_test(factory, settings=settings(LIVES, max_examples=max(1, int(EXAMPLES * share))))
+    factory = seed(crc32(f"{examples} {design} {own_clock} {options}".encode()))(factory)
+    run_state_machine_as_test(factory, settings=settings(LIVES, max_examples=max(1, int(examples))))
 
 
+@examples
 @pytest.mark.parametrize("design", DESIGNS)
-def test_at_least_once(place: Place, kind: Kind, design: str) -> None:
-    live(place, kind, design)
+def test_at_least_once(place: Place, kind: Kind, design: str, examples: int) -> None:
+    live(place, kind, examples, design)
 
 
+@examples
 @pytest.mark.parametrize("design", [design for design in DESIGNS if not {"strict", "groups"} & {*DESIGNS[design]}])
-def test_at_most_once(place: Place, kind: Kind, design: str) -> None:
-    live(place, kind, design, share=0.5, delivery="at_most_once", history="keep")
+def test_at_most_once(place: Place, kind: Kind, design: str, examples: int) -> None:
+    live(place, kind, examples / 2, design, delivery="at_most_once", history="keep")
 
 
+@examples
 @pytest.mark.parametrize("design", ["fifo", "due", "groups"])
-def test_messages_expire(place: Place, kind: Kind, design: str) -> None:
-    live(place, kind, design, share=0.5, expires=2 * LEASE)
+def test_messages_expire(place: Place, kind: Kind, design: str, examples: int) -> None:
+    live(place, kind, examples / 2, design, expires=2 * LEASE)
 
 
+@examples
 @pytest.mark.parametrize("design", ["fifo", "heap", "strict"])
-def test_by_the_databases_own_clock(place: Place, kind: Kind, design: str) -> None:
-    live(place, kind, design, own_clock=True)
+def test_by_the_databases_own_clock(place: Place, kind: Kind, design: str, examples: int) -> None:
+    live(place, kind, examples, design, own_clock=True)
