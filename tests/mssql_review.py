@@ -14,8 +14,9 @@ from tablequeue.engines.operations import OPERATIONS
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of
 from tests.mssql_rules import CTE, statements
+from tests.rendering import rendered
 from tests.support import DESIGNS
-from tests.test_mssql_texts import ENGINE, definitions, rendered, topic_tables
+from tests.test_mssql_texts import ENGINE, definitions, topic_tables
 
 # The operations on the page, and texts that are not operations.
 GROUPS = {
