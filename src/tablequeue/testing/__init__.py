@@ -6,14 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tablequeue.testing.consuming import Drained, Killed, Performed
     from tablequeue.testing.databases import temporary_database
+    from tablequeue.testing.failures import killed_after, lose_lease, with_lost_lease
+    from tablequeue.testing.performing import drain, perform
     from tablequeue.testing.pushed import assert_pushed
+    from tablequeue.testing.transaction import in_transaction
 
 # The public names of each module. A name is imported at its first use: pytest imports this package, with the plugin in
 # it, in every project of an environment, and those without a queue must not pay for it.
 _NAMES = {
+    "consuming": "Drained Killed Performed",
     "databases": "temporary_database",
+    "failures": "killed_after lose_lease with_lost_lease",
+    "performing": "drain perform",
     "pushed": "assert_pushed",
+    "transaction": "in_transaction",
 }
 
 if not TYPE_CHECKING:  # type checkers take a module with this function for one that has every name
@@ -31,4 +39,16 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-__all__ = ["assert_pushed", "temporary_database"]
+__all__ = [
+    "Drained",
+    "Killed",
+    "Performed",
+    "assert_pushed",
+    "drain",
+    "in_transaction",
+    "killed_after",
+    "lose_lease",
+    "perform",
+    "temporary_database",
+    "with_lost_lease",
+]

@@ -89,7 +89,7 @@ class Completer:
         for ended in batch:
             by_fetcher[ended.fetcher].append(ended)
         for fetcher, several in by_fetcher.items():
-            for call in _calls(ending for ended in several for ending in ended.endings):
+            for call in calls(ending for ended in several for ending in ended.endings):
                 self._call_until_answered(fetcher.queue, call)
             fetcher.discard([ended.assignment for ended in several])
 
@@ -98,12 +98,12 @@ class Completer:
         failures = 0
         while True:
             try:
-                effective = _effective(queue, call, is_retry=failures > 0)
+                effective = effective_of(queue, call, is_retry=failures > 0)
                 for ending in effective:
                     if ending.becomes:
                         self.counts[ending.becomes] += len(ending.claims)
                 for ending in effective if call[0].verb == "fail" else ():
-                    _log_failure(queue, ending)
+                    log_failure(queue, ending)
                 return
             except TRANSIENT as error:
                 failures += 1
@@ -157,7 +157,7 @@ class Gathered:
         return self._by_range.pop(of)
 
 
-def _log_failure(queue: Consumer, ending: Ending) -> None:
+def log_failure(queue: Consumer, ending: Ending) -> None:
     (claim,), state = ending.claims, ending.becomes
     last_line = ending.error.strip().rpartition("\n")[2]
     fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempt}
@@ -167,7 +167,7 @@ def _log_failure(queue: Consumer, ending: Ending) -> None:
     logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, last_line, extra=fields)
 
 
-def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
+def calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
     """Return the endings grouped by the calls that make them: many completions in one, and failures of one error.
 
     No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
@@ -185,7 +185,7 @@ def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
     return calls.values()
 
 
-def _effective(queue: Consumer, call: Sequence[Ending], is_retry: bool) -> Sequence[Ending]:
+def effective_of(queue: Consumer, call: Sequence[Ending], is_retry: bool) -> Sequence[Ending]:
     """Make the call, and return its endings, with the claims for which they took effect.
 
     With `is_retry`, the same call was made before and its answer was lost: it may have taken effect then.
