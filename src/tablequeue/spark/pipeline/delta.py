@@ -53,7 +53,7 @@ class ToDelta:
             return
         partitions = table.metadata().partition_columns
         schema = pa.schema([each for each in pa.schema(table.schema().to_arrow()) if each.name not in partitions])
-        written = files.write(rows, absolute(self.path), batch.prefix, schema, partitions)
+        written = files.write(rows, absolute(self.path), batch.prefix, schema, partitions, "delta")
         now = round(time() * 1000)
         added: list[Any] = [AddAction(each.name, each.size, each.partition, now, True, each.stats) for each in written]
         once = CommitProperties(app_transactions=[Transaction(batch.writer, batch.number)])

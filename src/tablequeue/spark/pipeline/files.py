@@ -7,30 +7,37 @@ memory. Each file has a name of its own. What a task leaves that fails, or a bat
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, date, datetime
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
+from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tablequeue.errors import BadInput
+from tablequeue.spark.pipeline.statistics import Statistics
+
+Format = Literal["delta", "iceberg"]
 
 # Bytes in memory of a row group: few enough for a worker, and enough for a reader to skip much at once.
 ROW_GROUP = 64 << 20
-# Longer texts are in no statistics: a payload may have megabytes.
-LONGEST = 64
 # Parquet has no statistics of longer texts, and PyIceberg takes the partition of a file from these.
 LONGEST_PARTITION = 1000
+# Bytes of the name of a folder, on most file systems.
+LONGEST_NAME = 255
+# The folder of null, and of '', which is null in Delta.
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 KEY = "tablequeue partition"
 _RETURNS = "name string, size bigint, partition string, stats string"
 # What a partition's value is written as is the same in all engines for these types alone.
@@ -38,7 +45,10 @@ _PARTITION_TYPES = ("string", "date", "boolean", "tinyint", "smallint", "int", "
 
 
 class DataFile(NamedTuple):
-    """A file in the folder. `stats` are those of Delta, as JSON; `partition` has the values of all its rows."""
+    """A file in the folder. `stats` are those of Delta, as JSON; `partition` has the values of all its rows.
+
+    `name` is its path there: for Delta in folders of the values of its partition, from which polars reads them.
+    """
 
     name: str
     size: int
@@ -55,23 +65,39 @@ def schema_of(rows: DataFrame, partition_by: Sequence[str]) -> pa.Schema:
     return to_arrow_schema(rows.schema.toNullable(), timezone="UTC")
 
 
-def write(rows: DataFrame, folder: str, prefix: str, schema: pa.Schema, partition_by: Sequence[str]) -> list[DataFile]:
+def write(
+    rows: DataFrame, folder: str, prefix: str, schema: pa.Schema, partition_by: Sequence[str], format: Format
+) -> list[DataFile]:
     """Write the rows as files with a schema, those of each partition apart. Columns that the rows lack are null."""
     _check_partitions(rows, partition_by)
-    texts = [f.col(name).cast("string").alias(name) for name in partition_by]
+    texts = [column(name).cast("string").alias(name) for name in partition_by]
+    types = dict(rows.dtypes)
     rows = rows.withColumn(KEY, f.to_json(f.struct(*texts), {"ignoreNullFields": "false"}) if texts else f.lit("{}"))
     if texts:
         rows = rows.sortWithinPartitions(KEY)
-    written = rows.mapInArrow(partial(_write, folder, prefix, schema), _RETURNS).collect()
+    # mapInArrow does not find columns with dots in their names.
+    named = partial(_write, folder, prefix, schema, format, rows.columns)
+    written = rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))).mapInArrow(named, _RETURNS).collect()
     found = [DataFile(each.name, each.size, json.loads(each.partition), each.stats) for each in written]
-    for name in partition_by:
-        if any(len(each.partition[name] or "") > LONGEST_PARTITION for each in found):
+    for name, value in {(name, value or "") for each in found for name, value in each.partition.items()}:
+        if len(value) > LONGEST_PARTITION or (format == "delta" and len(_folder(name, value)) > LONGEST_NAME):
             raise BadInput(
-                f"The column {name}, by which the table is partitioned, has a text of more than {LONGEST_PARTITION} "
-                "characters.",
+                f"The column {name}, by which the table is partitioned, has a text of {len(value)} characters, which "
+                "is too long.",
                 "Partition by shorter texts.",
             )
+        if types[name] == "date" and value and not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            raise BadInput(
+                f"The column {name}, by which the table is partitioned, has the day {value}, which most programs "
+                "cannot read.",
+                "Partition by days from the year 1 to 9999.",
+            )
     return found
+
+
+def column(name: str) -> Column:
+    """A column by its name, which may have dots."""
+    return f.col("`" + name.replace("`", "``") + "`")
 
 
 def _check_partitions(rows: DataFrame, partition_by: Sequence[str]) -> None:
@@ -88,14 +114,29 @@ def _check_partitions(rows: DataFrame, partition_by: Sequence[str]) -> None:
 # -- in the workers ----------------------------------------------------------------------------------------------------
 
 
-def _write(folder: str, prefix: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write(
+    folder: str,
+    prefix: str,
+    schema: pa.Schema,
+    format: Format,
+    names: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
     """Write the batches of a task, which are sorted by their partitions; return a row for each file."""
     system, path = _place(folder)
-    system.create_dir(path, recursive=True)
-    for key, pieces in groupby(_pieces(batches), key=itemgetter(0)):
-        name = f"{prefix}-{uuid4().hex}.parquet"
-        size, stats = _write_file(system, f"{path}/{name}", schema, (piece for _, piece in pieces))
+    for key, pieces in groupby(_pieces(each.rename_columns([*names]) for each in batches), key=itemgetter(0)):
+        folders = [_folder(*each) for each in json.loads(key).items()] if format == "delta" else []
+        if any(len(each) > LONGEST_NAME for each in folders):
+            folders = []  # the driver refuses it
+        name = "/".join([*folders, f"{prefix}-{uuid4().hex}.parquet"])
+        system.create_dir("/".join([path, *folders]), recursive=True)
+        size, stats = _write_file(system, f"{path}/{name}", schema, format, (piece for _, piece in pieces))
         yield pa.RecordBatch.from_pydict({"name": [name], "size": [size], "partition": [key], "stats": [stats]})
+
+
+def _folder(name: str, value: str | None) -> str:
+    """The folder of a value of a partition, as Hive and all after it name it."""
+    return f"{quote(name, safe='')}={quote(value, safe='') if value else NO_VALUE}"
 
 
 def _place(folder: str) -> tuple[fs.FileSystem, str]:
@@ -116,23 +157,63 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordB
 
 
 def _write_file(
-    system: fs.FileSystem, path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    system: fs.FileSystem, path: str, schema: pa.Schema, format: Format, batches: Iterable[pa.RecordBatch]
 ) -> tuple[int, str]:
+    """Write a file; return its size, and its statistics for Delta."""
+    statistics = Statistics(pa.struct(schema))
+
+    def fitted() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [_column(batch, field) for field in schema]
+            found = pa.RecordBatch.from_arrays(columns, schema=schema)
+            if format == "delta":
+                statistics.add(found.to_struct_array())
+            yield found
+
+    size, metadata = _parquet(system, path, schema, _row_groups(fitted()))
+    readable = _readable(metadata)
+    if format == "iceberg" and len(readable) < metadata.num_columns:
+        with_all = f"{path}.with-all"
+        system.move(path, with_all)
+        with system.open_input_file(with_all) as file:
+            read = pq.ParquetFile(file)
+            groups = (read.read_row_group(number) for number in range(read.num_row_groups))
+            size, _ = _parquet(system, path, schema, groups, readable)
+        system.delete_file(with_all)
+    return size, statistics.text()
+
+
+def _parquet(
+    system: fs.FileSystem, path: str, schema: pa.Schema, groups: Iterable[pa.Table], described: bool | list[str] = True
+) -> tuple[int, pq.FileMetaData]:
+    """Write a file with statistics of the described columns; return its size and its metadata."""
     closed: list[pq.FileMetaData] = []
     with system.open_output_stream(path) as stream:
-        with pq.ParquetWriter(stream, schema, metadata_collector=closed) as writer:
-            for group in _row_groups(batches, schema):
+        with pq.ParquetWriter(stream, schema, metadata_collector=closed, write_statistics=described) as writer:
+            for group in groups:
                 writer.write_table(group)
-        return stream.tell(), _stats(closed[0])
+        return stream.tell(), closed[0]
 
 
-def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+def _readable(metadata: pq.FileMetaData) -> list[str]:
+    """The columns of which Python can read the statistics, as PyIceberg does: its times end with the year 9999."""
+    found: list[str] = []
+    for number in range(metadata.num_columns):
+        chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
+        with suppress(OverflowError, UnicodeDecodeError):
+            for each in chunks:
+                if each.is_stats_set and each.statistics.has_min_max:
+                    _ = each.statistics.min, each.statistics.max
+            found.append(chunks[0].path_in_schema)
+    return found
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        columns = [_column(batch, field) for field in schema]
-        held.append(pa.RecordBatch.from_arrays(columns, schema=schema))
-        size += held[-1].nbytes
+        held.append(batch)
+        size += batch.nbytes
         if size >= ROW_GROUP:
             yield pa.Table.from_batches(held)
             held, size = [], 0
@@ -141,40 +222,8 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    if field.name not in batch.schema.names:
-        return pa.nulls(batch.num_rows, field.type)
-    return batch.column(field.name).cast(field.type)
-
-
-def _stats(metadata: pq.FileMetaData) -> str:
-    """The number of rows, and by column that of nulls, the least and the greatest value, as far as Parquet has them."""
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    columns = metadata.schema.to_arrow_schema().names
-    for number in range(metadata.num_columns):
-        name = metadata.schema.column(number).path
-        chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
-        found = [chunk.statistics for chunk in chunks]
-        if name not in columns or not all(s and s.has_null_count for s in found):
-            continue
-        nulls[name] = sum(each.null_count for each in found)
-        # A row group of nulls has no least value.
-        found = [each for each in found if each.num_values]
-        if found and all(each.has_min_max for each in found):
-            low, high = _shown(min(each.min for each in found)), _shown(max(each.max for each in found))
-            if low is not None and high is not None:
-                least[name], greatest[name] = low, high
-    stats = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-    return json.dumps(stats, ensure_ascii=False)
-
-
-def _shown(value: Any) -> Any:
-    """A value as Delta's statistics have it, or None: they can do without."""
-    if isinstance(value, datetime):
-        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" if value.tzinfo else None
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, str):
-        return value if len(value) <= LONGEST else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    there = field.name in batch.schema.names
+    values = batch.column(field.name).cast(field.type) if there else pa.nulls(batch.num_rows, field.type)
+    if values.null_count and not field.nullable:
+        raise BadInput(f"The column {field.name} of the table may not be null, and a row has null.", "Fill it.")
+    return values

@@ -50,7 +50,8 @@ class ToIceberg:
             if catalogue.last(table) >= batch.number:
                 return
             folder = table.location_provider().data_path
-            written = files.write(rows, folder, batch.prefix, table.schema().as_arrow(), catalogue.partitions(table))
+            partitions = catalogue.partitions(table)
+            written = files.write(rows, folder, batch.prefix, table.schema().as_arrow(), partitions, "iceberg")
             paths = [f"{folder}/{each.name}" for each in written]
             with suppress(BatchIsThere), catalogue.batch(table) as (transaction, summary):
                 # Its check of duplicates reads all manifests; each file has a name of its own.
