@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import tablequeue
 from tablequeue import Queue
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.mysql import connection
 from tablequeue.engines.mysql.connection import check_version
 from tablequeue.engines.postgresql.connection import refused_server
 from tablequeue.engines.postgresql.engine import PostgreSQL
@@ -170,8 +171,13 @@ def claimed_with(
 
 @only("mariadb")
 @pytest.mark.parametrize("name", CLAIMS)
-def test_a_claim_on_a_server_that_locks_nothing_claims_for_one(place: Place, kind: Kind, name: str) -> None:
+def test_a_claim_on_a_server_that_locks_nothing_claims_for_one(
+    place: Place, kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another consumer claims between two statements of a claim, before the first one that writes."""
+    # It waits until the server ends the session with which the first one looks: here after a second.
+    settings = connection.SETTINGS.replace("@@idle_transaction_timeout, 30)", "@@idle_transaction_timeout, 1)")
+    monkeypatch.setattr(connection, "SETTINGS", settings)
     engine = locking_nothing(kind.engine_class)
     words: list[str] = []
     assert claimed_with(place, engine, name, lambda number, word, queue: words.append(word))

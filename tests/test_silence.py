@@ -24,6 +24,8 @@ from tests.worker.support import PATIENCE, until, working
 servers = only("postgresql", "mariadb")
 mariadb = only("mariadb")
 SLEEP = {"postgresql": "select pg_sleep({})", "mariadb": "select sleep({})"}
+# The number of statements of a worker that are ended: the administrator sees few of those of MariaDB in time.
+ENDED = 5
 # What ends the statements of other sessions on queues, or the sessions themselves.
 SESSIONS = {
     "postgresql": "select {}(pid) from pg_stat_activity where pid <> pg_backend_pid() and query like '%%tq_%%'",
@@ -223,7 +225,7 @@ def test_a_worker_whose_statements_are_ended_goes_on(place: Place, kind: Kind, s
 
         def disturb() -> None:
             ended = 0
-            while ended < 20:
+            while ended < ENDED:
                 pushed(place, "x")
                 for found in asked(SESSIONS[kind.name].format(end)):
                     ended += 1

@@ -12,15 +12,23 @@ import sqlalchemy as sa
 
 from tablequeue import connect
 from tablequeue.engines import ENGINES, engine_class
-from tablequeue.engines.printed import kind_of
+from tablequeue.engines.printed import kind_of, script
 from tablequeue.engines.texts import operations_of
+from tablequeue.model.definition import Definition, SubscriptionDefinition, TopicDefinition
 from tests.cli.support import Run, lines
 from tests.test_upgrade import next_version
 
 pytestmark = pytest.mark.quick
 
 WITH_TOPICS = [name for name in ENGINES if "create_topic" in operations_of(engine_class(name).name)]
-DESIGNS = ["", "--history none", "--order due", "--order priority", "--strict", "--groups", "--delivery at_most_once"]
+DEFINITIONS: dict[str, list[Definition]] = {
+    "queue": [
+        *(Definition(history="none"), Definition(order="due"), Definition(order="priority"), Definition(strict=True)),
+        *(Definition(groups=True), Definition(delivery="at_most_once")),
+    ],
+    "topic": [TopicDefinition(payload="bytes")],
+    "subscription": [SubscriptionDefinition(payload="bytes", topic="emails")],
+}
 
 
 @pytest.mark.parametrize("dialect", ENGINES)
@@ -32,8 +40,8 @@ def test_every_operation_has_its_sql(run: Run, dialect: str) -> None:
     for name in {*names, *operations_of(engine.name)}:
         kind = kind_of(engine, name)
         queue = "emails/mail" if kind == "subscription" else "emails"
-        for design in DESIGNS if kind == "queue" else ["", "--payload bytes"]:
-            text = run("sql", name, queue, "--dialect", dialect, *design.split()).stdout
+        printed = run("sql", name, queue, "--dialect", dialect).stdout
+        for text in [printed, *(script(engine, name, queue, each, "ready") for each in DEFINITIONS[kind])]:
             assert text.startswith("--")
             assert not re.search(r"\{\w+\}", text)
 

@@ -12,6 +12,7 @@ import pytest
 import tablequeue
 from tablequeue import ALL, Claim, Database, NewMessage, PayloadType, TablequeueError
 from tablequeue.errors import BadInput, BadName, LeaseLost
+from tests.nightly import by_night
 from tests.servers import Kind, Place
 from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses
 
@@ -67,7 +68,7 @@ def test_names_that_look_alike_are_different(db: Database) -> None:
     assert ids_of(queue.pop_many(100)) == ids
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", by_night(SIZES, lambda size: size <= 16 * MEGABYTE))
 @pytest.mark.parametrize("payload", ["text", "json", "bytes"])
 def test_sizes(db: Database, payload: PayloadType, size: int) -> None:
     value: Any = bytes(size) if payload == "bytes" else "x" * size

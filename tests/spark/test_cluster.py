@@ -125,6 +125,7 @@ def told(texts: Mapping[str, str], password: str) -> list[str]:
     return [name for name, text in texts.items() if password in text]
 
 
+@pytest.mark.nightly
 def test_an_archive_and_no_password_anywhere(cluster: Cluster, postgresql: tuple[Place, str], tmp_path: Path) -> None:
     place, password = postgresql
     database = place.open()

@@ -64,6 +64,7 @@ def test_what_spark_does_not_do_is_refused_as_the_page_says(spark: Any, tmp_path
         assert words in page
 
 
+@pytest.mark.nightly
 def test_the_first_example_runs_in_a_session_of_the_users(spark: Any, tmp_path: Path) -> None:
     session, place, *_ = BLOCK.findall(PAGE.read_text("utf-8"))
     read = 'print(spark.read.format("tablequeue").options(**place, queue="orders", table="queue").load().count())'

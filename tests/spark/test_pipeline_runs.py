@@ -21,7 +21,7 @@ import tablequeue
 from tests.support import counts
 from tests.web.support import Client
 
-pytestmark = pytest.mark.usefixtures("quick_java")
+pytestmark = [pytest.mark.usefixtures("quick_java"), pytest.mark.nightly, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 # It dies in its first batch, when all sinks have it but the last, whose files are written and not committed.

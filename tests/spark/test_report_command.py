@@ -113,6 +113,7 @@ def without(folder: Path, *packages: str) -> Path:
     return there
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # half a minute when nothing else runs
 @pytest.mark.usefixtures("quick_java", "emails")
 def test_many_messages_by_spark(url: str, tmp_path: Path) -> None:
