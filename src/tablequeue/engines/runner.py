@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 
+from tablequeue.engines import clock
 from tablequeue.engines.callers import adapted, joined, unusable, whole
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
@@ -101,6 +102,8 @@ class Runner:
         """
         if connection is not None:
             return self._run_within(connection, operation, table, params)
+        if clock.ahead is not None:
+            params = clock.moved(self.engine, params)
         # Only an engine's own method: a function of several operations needs a transaction, whatever its name.
         autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
         renewed = False
@@ -377,6 +380,8 @@ class Runner:
                 self.engine.settle_by(cursor)
             if self.engine.looks_apart:
                 cursor.beside = self._beside(connection)
+            if clock.ahead is not None:
+                params = clock.moved(self.engine, params)
             with nullcontext() if self._is_whole(operation) else whole(self.engine, cursor):
                 result = operation(cursor, table, params)
             if isinstance(table, Table) and table.notifies_apart:
@@ -400,6 +405,8 @@ class Runner:
         self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
     ) -> tuple[RawConnection, T]:
         """Run an operation on a connection of ours, which stays with the caller and in the transaction."""
+        if clock.ahead is not None:
+            params = clock.moved(self.engine, params)
         renewed = False
         for retry in range(RETRIES + 1):
             raw = self._open_connection(False)

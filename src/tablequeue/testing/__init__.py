@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tablequeue.testing.clock import Clock
     from tablequeue.testing.consuming import Drained, Killed, Performed
     from tablequeue.testing.databases import temporary_database
     from tablequeue.testing.failures import killed_after, lose_lease, with_lost_lease
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 # The public names of each module. A name is imported at its first use: pytest imports this package, with the plugin in
 # it, in every project of an environment, and those without a queue must not pay for it.
 _NAMES = {
+    "clock": "Clock",
     "consuming": "Drained Killed Performed",
     "databases": "temporary_database",
     "failures": "killed_after lose_lease with_lost_lease",
@@ -40,6 +42,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Clock",
     "Drained",
     "Killed",
     "Performed",

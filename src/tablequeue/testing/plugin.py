@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tablequeue.database import Database
+    from tablequeue.testing.clock import Clock
 
 VARIABLE = "TABLEQUEUE_TEST_URL"
 _HELP = "the database in which each test that asks for queues gets a schema of its own (SQLite files if not given)"
@@ -47,3 +48,12 @@ def tablequeue_database(tablequeue_url: str) -> Iterator[Database]:
             yield database
         finally:
             database.engine.dispose()
+
+
+@pytest.fixture
+def tablequeue_clock() -> Iterator[Clock]:
+    """A clock that moves leases, delays and schedules, until the end of the test; see `tablequeue.testing.Clock`."""
+    from tablequeue.testing.clock import Clock
+
+    with Clock() as clock:
+        yield clock
