@@ -94,8 +94,8 @@ class Database:
         max_attempts  how often a message may be claimed before it becomes a dead letter; 5 if not given.
         backoff       how long a failed message waits, a `Backoff`; 1 second, then twice as long each time, at most an
                       hour, if not given.
-        history       `keep` (if not given): a finished message moves to the history; seconds, or a timedelta: it is
-                      deleted from there after that time; `none`: it is deleted at once.
+        history       how long a finished message stays in the history: seconds, or a timedelta; 30 days if not given.
+                      `keep`: until `purge_history`; `none`: there is no history.
         delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
                       `at_most_once`: it never does, and is found by `lost`.
         dead_letter_to   the name of another queue of this database, with the same payload: a message becomes a ready

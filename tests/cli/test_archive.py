@@ -20,7 +20,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def test_old_messages_move_to_files(run: Run, db: Database, tmp_path: Path) -> None:
-    queue = db.create_queue("emails")
+    queue = db.create_queue("emails", history="keep")
     queue.push_many([{"to": "ada"}, {"to": "bob"}], now=LONG_AGO)
     claimed(queue, now=LONG_AGO).complete(now=LONG_AGO)
     claimed(queue).complete()

@@ -74,10 +74,19 @@ def test_the_bounds_are_the_lowest_and_the_highest_id_of_the_history(plain: Queu
     assert plain.history_bounds() == (ids[1], ids[-1])
 
 
-def test_the_history_of_a_keeper_stays(plain: Queue, place: Place) -> None:
+def test_the_history_of_a_keeper_stays(db: Database, place: Place) -> None:
+    keeper = db.create_queue("keeper", history="keep")
+    (id,) = finish(keeper, [0])
+    assert place.open().queue("keeper").pop(now=at(3e9)) is None
+    assert ids_of(keeper.history()) == [id]
+
+
+def test_a_history_is_kept_for_30_days_if_nothing_is_said(plain: Queue, place: Place) -> None:
     (id,) = finish(plain, [0])
-    assert place.open().queue("plain").pop(now=at(3e9)) is None
+    assert place.open().queue("plain").pop(now=at(30 * 86400 - 60)) is None
     assert ids_of(plain.history()) == [id]
+    assert place.open().queue("plain").pop(now=at(30 * 86400 + 60)) is None
+    assert plain.history() == []
 
 
 # -- purge_history -----------------------------------------------------------------------------------------------------

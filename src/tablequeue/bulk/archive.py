@@ -181,7 +181,7 @@ def _age(context: Context, older_than: Duration) -> float:
         raise BadInput(
             f"The queue {name!r} deletes messages {definition.retention:g} seconds after they finished, so none is "
             f"{age:g} seconds old.",
-            "Archive younger ones, or alter the history of the queue.",
+            "Alter the queue to history='keep': then the archive alone deletes its messages.",
         )
     return age
 

@@ -17,6 +17,7 @@ from tablequeue.model.definition import (
     MOST_CONCURRENT,
     ORDERS,
     PAYLOADS,
+    RETENTION,
     Definition,
     Kind,
     TopicDefinition,
@@ -86,10 +87,12 @@ def _words_or_seconds(
     def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> str | float | None:
         if value is None or value in words:
             return value
+        number, unit = (value[:-1], UNITS[value[-1]]) if value[-1:] in UNITS else (value, 1)
         try:
-            return float(value)
+            return float(number) * unit
         except ValueError:
-            raise click.BadParameter(f"{value!r} is not {', '.join(words)} or a number of seconds.") from None
+            remedy = f"{value!r} is not {', '.join(words)}, a number of seconds, or a time such as 30d."
+            raise click.BadParameter(remedy) from None
 
     return convert
 
@@ -104,7 +107,7 @@ def _time_option(name: str, words: tuple[str, ...], default: Any, help: str) -> 
         callback=_words_or_seconds(words),
         default=default,
         show_default=True,
-        metavar=f"[{'|'.join(words)}|SECONDS]",
+        metavar=f"[{'|'.join(words)}|TIME]",
         help=help,
     )
 
@@ -152,8 +155,8 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "history": _time_option(
         "--history",
         HISTORIES,
-        _DEFAULT.history,
-        "Keep finished messages, do not keep them, or keep them for so many seconds.",
+        f"{RETENTION / UNITS['d']:g}d",
+        "How long finished messages stay in the history: for ever, not at all, or so long.",
     ),
     "delivery": _option(
         "--delivery",
@@ -207,7 +210,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--keep",
         KEEPS,
         _TOPIC.keep,
-        "How long a topic keeps messages: for ever, until every subscription has passed them, or so many seconds.",
+        "How long a topic keeps messages: for ever, until every subscription has passed them, or so long.",
     ),
     "ordered": click.option(
         "--ordered",

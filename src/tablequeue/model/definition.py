@@ -42,6 +42,8 @@ FEATURES = ("expires", "unique_for", "results", "batches", "dependencies")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
 _DURATIONS = ("expires", "unique_for")
 _FLAGS = ("strict", "results", "batches", "dependencies")
+RETENTION = 30 * 86400.0
+"""Seconds that finished messages stay in the history of a queue that does not say it."""
 MOST_CONCURRENT = 10_000
 """The highest limit of messages in progress: a claim looks at a row for each."""
 LARGEST_LABELS = 40_000
@@ -62,7 +64,7 @@ class Definition:
     lease: float = 60.0
     max_attempts: int = 5
     backoff: Backoff = field(default_factory=Backoff)
-    history: History = "keep"
+    history: History = RETENTION
     delivery: Delivery = "at_least_once"
     dead_letter_to: str | None = None
     concurrency: int | None = None

@@ -380,6 +380,31 @@ sweep: begin
         where state = 'scheduled';
         call tq_emails_cancel_held(locked, null, 'lease expired', p_now, ended);
     end if;
+    set locked = null;
+    select json_arrayagg(id) into found from (
+        (
+            select id from tq_emails_history force index (tq_emails__finished)
+            where finished_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) - interval 2592000.0 second
+            order by finished_at
+            limit 1000
+        )
+        union all
+        (
+            select id from tq_emails_history force index (tq_emails__finished)
+            where finished_at is null and popped_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) - interval 2592000.0 second
+            limit 1000
+        )
+    ) as outdated;
+    if found is not null then
+        select json_arrayagg(id) into locked from (
+            select message.id
+            from json_table(found, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails_history as message force index (primary) on message.id = given.id
+            for update skip locked
+        ) as outdated;
+    end if;
+    if locked is not null then
+        delete tq_emails_history from json_table(locked, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails_history force index (primary) on tq_emails_history.id = given.id;
+    end if;
 end //
 
 -- tq_emails_undo: after an error, roll back what tq_emails_begin began. For the other procedures.

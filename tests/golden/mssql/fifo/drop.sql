@@ -21,6 +21,7 @@ if object_id(N'tq_emails__peek_ready', N'P') is not null drop procedure tq_email
 if object_id(N'tq_emails__peek_in_progress', N'P') is not null drop procedure tq_emails__peek_in_progress;
 if object_id(N'tq_emails__peek_dead', N'P') is not null drop procedure tq_emails__peek_dead;
 if object_id(N'tq_emails__peek_blocked', N'P') is not null drop procedure tq_emails__peek_blocked;
+if object_id(N'tq_emails__outdated', N'P') is not null drop procedure tq_emails__outdated;
 if object_id(N'tq_emails__insert_each', N'P') is not null drop procedure tq_emails__insert_each;
 if object_id(N'tq_emails__expired', N'P') is not null drop procedure tq_emails__expired;
 if object_id(N'tq_emails__due', N'P') is not null drop procedure tq_emails__due;

@@ -171,6 +171,28 @@ begin
 end;
 go
 
+-- tq_emails__outdated: delete from the history what is older than its retention. For tq_emails__sweep.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails__outdated
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = 1000;
+    declare @age float = cast(2592000.0 as float);
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @before datetime2(6) = dateadd(microsecond, cast(round(((-@age) - floor((-@age) / 60) * 60) * 1e6, 0) as int),
+        dateadd(minute, cast(floor((-@age) / 60) as int), @now));
+    with gone as (
+        select top (@n) id
+        from tq_emails_history with (index (tq_emails__finished), rowlock, readpast, updlock, readcommittedlock)
+        where finished_at <= @before or (finished_at is null and popped_at <= @before)
+    )
+    delete from gone;
+end;
+go
+
 -- tq_emails__peek_blocked: the messages of tq_emails_peek that are blocked.
 set ansi_nulls, quoted_identifier on;
 go
@@ -297,6 +319,7 @@ begin
     declare @more int;
     exec @more = tq_emails__expired @p_n, @p_now;
     set @moved = @moved + @more;
+    exec tq_emails__outdated @p_now;
     return @moved;
 end;
 go

@@ -304,6 +304,28 @@ returns bigint language plpgsql as $$
         loop
             moved := moved + 1;
         end loop;
+        delete from public.tq_emails_history
+        where id = any(array(
+            select id
+            from (
+                select id from (
+                    select id from public.tq_emails_history
+                    where finished_at <= coalesce(cast(p_now as timestamptz), statement_timestamp()) - cast(2592000.0 as float8) * interval '1 second'
+                    order by finished_at
+                    limit 1000
+                    for update skip locked
+                ) as finished
+                union all
+                select id from (
+                    select id from public.tq_emails_history
+                    where finished_at is null and popped_at <= coalesce(cast(p_now as timestamptz), statement_timestamp()) - cast(2592000.0 as float8) * interval '1 second'
+                    order by finished_at
+                    limit 1000
+                    for update skip locked
+                ) as lost
+            ) as old
+            limit 1000
+        ));
         return moved;
     end;
     $$;
