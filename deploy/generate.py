@@ -214,6 +214,14 @@ RULES = (
         "{{ $labels.instance }} has held a message of {{ $labels.queue }} for {{ $value | humanizeDuration }}.",
         "See what its handler waits for, and give it a time-out.",
     ),
+    Alert(
+        "TablequeueTableGrows",
+        "ticket",
+        "predict_linear({table_bytes}[1d], 30 * 86400) > 2 * {table_bytes} and {table_bytes} > 1e9",
+        "1h",
+        "The table {{ $labels.table }} doubles within a month.",
+        "Give its queue a shorter history, archive old messages, or see why nothing is deleted: tablequeue doctor.",
+    ),
 )
 
 

@@ -71,7 +71,7 @@ def test_every_metric_of_the_board_and_the_alerts_has_data(db: Database) -> None
             grouped = {label.strip() for by in re.findall(r"by \(([^)]*)\)", expression) for label in by.split(",")}
             assert grouped <= having[0].keys() | ADDED, expression
     for text in (text for rule in rules for text in rule["annotations"].values()):
-        assert set(re.findall(r"\$labels\.(\w+)", text)) <= {"queue", "stream", "instance"}
+        assert set(re.findall(r"\$labels\.(\w+)", text)) <= {"queue", "stream", "table", "instance"}
 
 
 def matched(matchers: str, labels: dict[str, str]) -> bool:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tablequeue import Database, Finding, Queue, Rate
 from tablequeue.cli import main
 from tablequeue.errors import NoRights, QueueNotFound
+from tablequeue.verbs import doctor
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, refuses, rewritten, with_parts
 
@@ -30,6 +31,15 @@ def words(findings: list[Finding], queue: str | None = "work") -> str:
 
 
 # -- everywhere --------------------------------------------------------------------------------------------------------
+
+
+def test_a_history_that_is_kept_for_ever(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "KEPT", 2)
+    for queue in (db.create_queue("kept", history="keep"), db.create_queue("young")):
+        queue.push_many([1, 2])
+        queue.complete_many(queue.pop_many(2))
+    assert "about 2 messages, and 2 more a day" in words(db.doctor(), "kept")
+    assert words(db.doctor(), "young") == ""
 
 
 def test_places_that_stay_occupied(db: Database) -> None:

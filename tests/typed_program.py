@@ -48,6 +48,7 @@ from tablequeue import (
     Subscription,
     SubscriptionDefinition,
     SubscriptionOptions,
+    TableSize,
     Times,
     Topic,
     TopicDefinition,
@@ -82,6 +83,7 @@ def define(db: Database) -> Queue:
     assert_type(db.queues(), list[str])
     assert_type(db.upgrade(), dict[str, int])
     assert_type(db.doctor(), list[Finding])
+    assert_type(db.sizes(), list[TableSize])
     definition: Definition = emails.definition
     assert_type(definition.order, Order)
     assert_type(definition.payload, PayloadType)

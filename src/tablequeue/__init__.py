@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tablequeue.verbs.doctor import Finding
     from tablequeue.verbs.maintain import ALL
     from tablequeue.verbs.move_between import Moved
+    from tablequeue.verbs.sizes import TableSize
     from tablequeue.verbs.stats import Activity, Stats, Times, Window
 
     __version__: str
@@ -54,6 +55,7 @@ _NAMES = {
     "verbs.doctor": "Finding",
     "verbs.maintain": "ALL",
     "verbs.move_between": "Moved",
+    "verbs.sizes": "TableSize",
     "verbs.stats": "Activity Stats Times Window",
     "model.options": "QueueOptions SubscriptionOptions TopicOptions",
     "model.pacing": "Backoff Duration Rate",
@@ -127,6 +129,7 @@ __all__ = [
     "Subscription",
     "SubscriptionDefinition",
     "SubscriptionOptions",
+    "TableSize",
     "TablequeueError",
     "Times",
     "Topic",

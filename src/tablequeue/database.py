@@ -25,6 +25,7 @@ from tablequeue.verbs import alter, batches, catalogue, doctor
 from tablequeue.verbs.batches import Batch
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.doctor import Finding
+from tablequeue.verbs.sizes import TableSize, sizes
 
 LONGEST_NAME = 200
 
@@ -266,6 +267,13 @@ class Database:
                     raise
                 findings.append(Finding(each, error.cause, error.remedy))
         return findings
+
+    def sizes(self) -> list[TableSize]:
+        """Return the rows and the bytes of each table of the library, sorted by name; on SQLite those of the file.
+
+        It only reads. The numbers of rows are estimates of the server.
+        """
+        return sizes(self._runner)
 
     def install_procedures(self, name: str) -> list[str]:
         """Make or replace the stored procedures of a queue: its verbs for other languages (docs/procedures.md).

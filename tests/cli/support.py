@@ -52,6 +52,7 @@ COMMANDS = [
     "lost work",
     "doctor",
     "doctor work",
+    "sizes",
     "stream list work",
     "stream release work lake",
     "upgrade",

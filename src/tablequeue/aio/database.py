@@ -21,6 +21,7 @@ from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing
 from tablequeue.queue import Queue
 from tablequeue.verbs.doctor import Finding
+from tablequeue.verbs.sizes import TableSize
 
 if TYPE_CHECKING:  # importing it needs greenlet, which only connection= and AsyncDatabase.engine need
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -160,6 +161,10 @@ class AsyncDatabase:
     async def doctor(self, name: str | None = None) -> list[Finding]:
         """Find what endangers the queues on this database, each with its remedy; see `Database.doctor`."""
         return await self._threads.run(partial(self._own.doctor, name))
+
+    async def sizes(self) -> list[TableSize]:
+        """Return the rows and the bytes of each table of the library; see `Database.sizes`."""
+        return await self._threads.run(self._own.sizes)
 
     async def install_procedures(self, name: str) -> list[str]:
         """Make or replace the stored procedures of a queue; see `Database.install_procedures`."""

@@ -11,7 +11,7 @@ __all__ = ["main"]
 # Each is a module here, with the command in it. It is imported when it is called, or listed.
 COMMANDS = tuple(
     "queue topic push pop complete fail cancel reschedule peek dead move batch lost history archive "
-    "result work stats top doctor stream pipeline serve sqs report sql upgrade database demo".split()
+    "result work stats top doctor sizes stream pipeline serve sqs report sql upgrade database demo".split()
 )
 
 

@@ -9,6 +9,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import created_by
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
+from tablequeue.engines.rows import TableRow
 from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import Row
 
@@ -46,3 +47,7 @@ class Checks(Part):
     def read_clock(self, cursor: Cursor, table: Statements, params: Params) -> Any:
         """Return the time of the database."""
         return self._row(cursor, table, "read_clock", params)[0]
+
+    def sizes(self, cursor: Cursor, table: Statements, params: Params) -> list[TableRow]:
+        """Return a row for each table of the library."""
+        return [TableRow(*row) for row in self._rows(cursor, table, "sizes", params)]

@@ -314,6 +314,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "check": Operation(Effect.READ, others="note note_staged server session place check_session"),
     "missing_indexes": Operation(Effect.READ, others="indexes"),
     "read_clock": Operation(Effect.READ),
+    "sizes": Operation(Effect.READ),
     # Schedules
     "enter_schedule": Operation(Effect.STEP),
     "schedule_state": Operation(Effect.STEP),

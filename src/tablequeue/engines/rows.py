@@ -46,6 +46,15 @@ class SizeRow(NamedTuple):
     oldest_age: float | None
 
 
+class TableRow(NamedTuple):
+    """A table of a queue; see `TableSize`."""
+
+    table: str
+    rows: int | None
+    bytes: int
+    dead: int | None
+
+
 class StatsRow(NamedTuple):
     """The number of messages in each state; see `Stats`."""
 

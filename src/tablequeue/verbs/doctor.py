@@ -20,6 +20,8 @@ from tablequeue.verbs.stats import stats
 WINDOW = 86400
 # How far a subscription may be behind a topic that waits for it: seconds, and messages.
 BEHIND, MANY = 86400.0, 1_000_000
+# Messages of a history without a retention that are worth a word.
+KEPT = 1_000_000
 # Seconds by which a history may be behind its retention. Consumers look at it once a minute.
 LATE = 300.0
 # Maximum number of messages on their way to another database that are counted.
@@ -141,8 +143,17 @@ def _lease(context: Context) -> Iterator[Words]:
 
 
 def _history(context: Context) -> Iterator[Words]:
-    """Say that messages stay in the history for longer than its retention."""
+    """Say that messages stay in the history for longer than its retention, or for ever and are many."""
     keep = context.table.definition.retention
+    if context.table.definition.history == "keep":
+        now = stats(context, WINDOW, None)
+        if now.window is not None and (now.finished or 0) >= KEPT:
+            yield (
+                f"Its history is kept for ever: about {now.finished:,} messages, and "
+                f"{round(now.window.queue.completion_rate * WINDOW):,} more a day.",
+                "Alter the queue to a history of some days, or archive old messages: tablequeue archive.",
+            )
+        return
     bounds = None if keep is None else inspect.history_bounds(context)
     if keep is None or bounds is None:
         return

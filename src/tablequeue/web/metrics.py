@@ -80,7 +80,7 @@ def of_queues(database: Database) -> Iterable[Metric]:
             up.add(1, queue=name)
         except TablequeueError:
             up.add(0, queue=name)
-    return [up, *_now(found), *_lately(found), *_streams(read)]
+    return [up, *_now(found), *_lately(found), *_streams(read), *_sizes(database)]
 
 
 def _now(found: Sequence[Stats]) -> Iterable[Metric]:
@@ -121,3 +121,16 @@ def _streams(read: dict[str, Sequence[StreamState]]) -> Iterable[Metric]:
             open.add(state.open, queue=queue, stream=state.stream)
             since.add(state.claimed_at.timestamp() if state.claimed_at else None, queue=queue, stream=state.stream)
     return open, since
+
+
+def _sizes(database: Database) -> Iterable[Metric]:
+    bytes = Metric("tablequeue_table_bytes", "Bytes of a table with its indexes; on SQLite of the file.")
+    dead = Metric("tablequeue_table_dead_rows", "Rows that take space until the server cleans them up, about.")
+    try:
+        found = database.sizes()
+    except TablequeueError:
+        return []
+    for each in found:
+        bytes.add(each.bytes, table=each.table, queue=each.queue or "")
+        dead.add(each.dead, table=each.table, queue=each.queue or "")
+    return bytes, dead

@@ -53,3 +53,10 @@ left join information_schema.processlist as session on session.id = trx_mysql_th
 where trx_started < now() - interval 60 second and trx_mysql_thread_id <> connection_id()
 order by trx_started
 limit 10;
+
+-- name: sizes
+-- The tables of all queues and topics: name, rows, bytes with the indexes, dead rows (unknown). From the
+-- server's statistics, so about. Locks: none.
+select table_name, table_rows, data_length + index_length, cast(null as signed)
+from information_schema.tables
+where table_schema = {database} and table_type = 'BASE TABLE' and left(table_name, 3) = 'tq_';

@@ -18,3 +18,9 @@ select synchronous from pragma_synchronous where synchronous < 2;
 -- name: check_wal
 -- The file of the database; its WAL lies beside it. Locks: none.
 select file from pragma_database_list where name = 'main';
+
+-- name: sizes
+-- The file with all tables: its name, rows and dead rows (unknown), and bytes. To size each table SQLite reads all of
+-- the file. Locks: none.
+select 'the file', null, page_count * page_size, null
+from pragma_page_count, pragma_page_size;

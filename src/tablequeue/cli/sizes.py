@@ -1,0 +1,33 @@
+"""`tablequeue sizes`: the tables of the library, with their rows and bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from tablequeue.cli.commands import Command, Settings, say_none
+from tablequeue.cli.output import Estimate, print_json, print_table
+
+COLUMNS = ("table", "queue", "rows", "dead rows", "bytes")
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def sizes(settings: Settings) -> None:
+    """Print the rows, the dead rows and the bytes of each table of the library.
+
+    Dead rows were deleted or replaced, and take space until the server cleans them up. Both numbers of rows are
+    estimates of the server. SQLite tells the bytes of its file alone.
+    """
+    with settings.database() as database:
+        found = database.sizes()
+    if settings.json:
+        for each in found:
+            print_json(dataclasses.asdict(each))
+    elif found:
+        about = [[None if rows is None else Estimate(rows) for rows in (each.rows, each.dead)] for each in found]
+        rows = [[each.table, each.queue, *counts, each.bytes] for each, counts in zip(found, about, strict=True)]
+        print_table(COLUMNS, rows)
+    else:
+        say_none("There is no queue.")
