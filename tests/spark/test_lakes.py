@@ -18,9 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import StaticTable
+from pyiceberg.types import ListType, LongType, NestedField
+from pyspark.errors import PythonException
 from pyspark.sql import functions as f
 
 import tablequeue
@@ -329,10 +333,78 @@ def test_partitions_of_a_table_that_is_there(rows: Any, sink: Any, lake: Lake, b
     assert len(found(lake, sink)) == 40
 
 
-def test_a_delta_table_with_constraints_is_refused(rows: Any, lake: Lake, batch: Batch) -> None:
-    lake.delta.write(rows, batch)
-    DeltaTable(lake.delta.path).alter.add_constraint({"small": "n < 100"})
-    assert "has constraints" in refuses(BadInput, lake.delta.write, rows, replace(batch, number=1)).cause
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "constraints": ({}, {}),
+    "is generated": ({"metadata": {"delta.generationExpression": "n * 2"}}, {}),
+    "is an identity": ({"metadata": {"delta.identity.start": 1}}, {}),
+    "has an invariant": ({"metadata": {"delta.invariants": '{"expression": {"expression": "g > 0"}}'}}, {}),
+    "other names in the files": ({}, {"delta.columnMapping.mode": "name"}),
+    "rows lack it": ({"nullable": False}, {}),
+}
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_a_delta_table_whose_rules_a_sink_cannot_keep_is_refused(
+    rows: Any, lake: Lake, batch: Batch, words: str
+) -> None:
+    field, configuration = OTHERS[words]
+    schema = Schema([Field("n", PrimitiveType("long")), Field("g", PrimitiveType("long"), **field)])
+    DeltaTable.create(lake.delta.path, schema, configuration=configuration)
+    if words == "constraints":
+        DeltaTable(lake.delta.path).alter.add_constraint({"small": "n < 100"})
+    assert words in refuses(BadInput, lake.delta.write, rows.select("n"), batch).cause
+    assert lake.written(lake.delta) == []
+
+
+def test_a_sink_that_does_not_look_for_rules_is_found(
+    rows: Any, lake: Lake, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablequeue.spark.pipeline.delta.RULES", {})
+    with pytest.raises(BaseException, match="DID NOT RAISE"):  # pytest.fail is no Exception
+        test_a_delta_table_whose_rules_a_sink_cannot_keep_is_refused(rows, lake, batch, "is generated")
+
+
+@pytest.mark.parametrize("setting", ["delta.appendOnly", "delta.enableChangeDataFeed"])
+def test_a_delta_table_whose_rules_a_sink_keeps_is_written(rows: Any, lake: Lake, batch: Batch, setting: str) -> None:
+    schema = Schema([Field("n", PrimitiveType("long"), nullable=False)])
+    DeltaTable.create(lake.delta.path, schema, configuration={setting: "true"})
+    lake.delta.write(rows.select("n"), batch)
+    assert found(lake, lake.delta) == [*range(20)]
+
+
+@pytest.mark.parametrize("partitions", [[], ["z"]], ids=["a column", "a partition"])
+def test_a_null_is_in_no_column_of_delta_that_may_not_be_null(
+    rows: Any, lake: Lake, batch: Batch, partitions: list[str]
+) -> None:
+    schema = Schema([Field("n", PrimitiveType("long")), Field("z", PrimitiveType("long"), nullable=False)])
+    DeltaTable.create(lake.delta.path, schema, partition_by=partitions)
+    with pytest.raises((BadInput, PythonException), match="The column z of the table may not be null, and a row"):
+        lake.delta.write(rows.select("n", f.when(f.col("n") < 19, f.col("n")).alias("z")), batch)
+    assert found(lake, lake.delta) == []
+
+
+def test_a_null_is_in_no_column_of_iceberg_that_may_not_be_null(rows: Any, lake: Lake, batch: Batch) -> None:
+    catalogue = lake.catalogue()
+    catalogue.create_namespace("lake")
+    parts = ListType(3, LongType(), element_required=True)
+    fields = NestedField(1, "n", LongType(), required=True), NestedField(2, "l", parts, required=False)
+    catalogue.create_table(TABLE, IcebergSchema(*fields), location=f"file://{lake.folder}/lake/numbers")
+    null = f.when(f.col("n") < 19, f.col("n"))
+    with pytest.raises(PythonException, match="The column n of the table may not be null"):
+        lake.iceberg.write(rows.select(null.alias("n")), batch)
+    listed = rows.select("n", f.array(null).alias("l"))
+    assert "parts that may not be null" in refuses(BadInput, lake.iceberg.write, listed, batch).cause
+    assert catalogue.load_table(TABLE).schema().find_field("n").required
+    lake.iceberg.write(rows.select("n"), batch)
+    assert found(lake, lake.iceberg) == [*range(20)]
+    catalogue.close()
+
+
+def test_names_that_differ_in_case_only_are_refused(rows: Any, sink: Any, lake: Lake, batch: Batch) -> None:
+    sink.write(rows, batch)
+    other = rows.withColumnRenamed("odd", "Odd")
+    assert "differ only in case" in refuses(BadInput, sink.write, other, replace(batch, number=1)).cause
+    assert len(found(lake, sink)) == 20
 
 
 def test_folders_are_taken_literally(rows: Any, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableUpdate
 from pyiceberg.transforms import IdentityTransform
 
-from tablequeue.bulk.tables import absolute, check_partitions
+from tablequeue.bulk.tables import absolute, check_case, check_partitions, has_required
 from tablequeue.errors import BadInput
 
 NAME = "tablequeue"
@@ -116,6 +116,17 @@ class Catalogue(SqlCatalog):
         table = self.opened(name, schema, partition_by)
         if partition_by:
             check_partitions(f"Iceberg table {name}", partition_by, self.partitions(table))
+        there = {each.name: each for each in table.schema().as_arrow()}
+        check_case(f"Iceberg table {name}", schema.names, [*there])
+        for each in there.values():
+            if each.name in schema.names and has_required(each.type):
+                raise BadInput(
+                    f"The column {each.name} of the Iceberg table {name} has parts that may not be null, which this "
+                    "sink does not check.",
+                    "Write to another table.",
+                )
+        # Otherwise they would be made columns that may be null.
+        schema = pa.schema([each.with_nullable(each.name not in there or there[each.name].nullable) for each in schema])
         try:
             with table.update_schema() as update:
                 update.union_by_name(schema)

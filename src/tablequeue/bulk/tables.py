@@ -69,6 +69,23 @@ def check_partitions(table: str, given: Sequence[str], there: Sequence[str]) -> 
         )
 
 
+def check_case(table: str, rows: Sequence[str], there: Sequence[str]) -> None:
+    """Raise `BadInput` if two columns would have one name for programs that take no notice of case, such as Spark."""
+    names = {name.lower(): name for name in there}
+    for name in rows:
+        if names.setdefault(name.lower(), name) != name:
+            raise BadInput(
+                f"The column {name} of the rows and {names[name.lower()]} of the {table} differ only in case.",
+                "Give it the same name, or another one.",
+            )
+
+
+def has_required(kind: pa.DataType) -> bool:
+    """Whether a type has parts that may not be null. Keys of maps may be null nowhere."""
+    inner = [kind.item_field] if pa.types.is_map(kind) else [kind.field(number) for number in range(kind.num_fields)]
+    return any(not each.nullable or has_required(each.type) for each in inner)
+
+
 def check_name(table: str) -> None:
     """Raise `BadInput` for what is not the name of an Iceberg table."""
     if not re.fullmatch(r"\w+(\.\w+)+", table):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tablequeue.bulk.tables import absolute, check_partitions, need
+from tablequeue.bulk.tables import absolute, check_case, check_partitions, need
 from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline import files
 from tablequeue.spark.pipeline.sinks import Batch, Transform
@@ -18,6 +20,26 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
+# Features of a table that ask nothing of a sink that appends, or whose rules are looked for in the columns.
+FEATURES = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "columnMapping",
+    "deletionVectors",
+    "generatedColumns",
+    "identityColumns",
+    "invariants",
+    "timestampNtz",
+    "vacuumProtocolCheck",
+    "variantType",
+}
+# Rules of columns, by the beginnings of their names in the metadata.
+RULES = {
+    "delta.generationExpression": "is generated from others",
+    "delta.identity.": "is an identity",
+    "delta.invariants": "has an invariant",
+}
 # Commits that are tried: each that fails lets another stage's through.
 COMMITS = 5
 
@@ -52,7 +74,7 @@ class ToDelta:
         if _has(table, batch):
             return
         partitions = table.metadata().partition_columns
-        schema = pa.schema([each for each in pa.schema(table.schema().to_arrow()) if each.name not in partitions])
+        schema = pa.schema(table.schema().to_arrow())
         written = files.write(rows, absolute(self.path), batch.prefix, schema, partitions, "delta")
         now = round(time() * 1000)
         added: list[Any] = [AddAction(each.name, each.size, each.partition, now, True, each.stats) for each in written]
@@ -96,11 +118,8 @@ class ToDelta:
         table = self._opened()
         partitions = table.metadata().partition_columns
         check_partitions(f"Delta table {self.path}", self.partition_by, partitions)
-        if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
-            raise BadInput(
-                f"The Delta table {self.path} has constraints, which only a writer that reads the rows can check.",
-                "Drop them, and check in the stage: rows with an error fail.",
-            )
+        _check_rules(table, f"Delta table {self.path}")
+        check_case(f"Delta table {self.path}", rows.names, [each.name for each in table.schema().fields])
         there = {each.name: each.type for each in table.schema().fields}
         for each in columns:
             if each.name in there and each.type != there[each.name]:
@@ -112,6 +131,37 @@ class ToDelta:
             table.alter.add_columns(new)
             table = self._opened()
         return table
+
+
+def _check_rules(table: DeltaTable, name: str) -> None:
+    """Raise `BadInput` if a rule of the table asks for more than to append files."""
+    found = [
+        f"its column {column} {words}"
+        for column, key in _marks(json.loads(table.schema().to_json()))
+        for mark, words in RULES.items()
+        if key.startswith(mark)
+    ]
+    settings = table.metadata().configuration
+    if any(key.startswith("delta.constraints.") for key in settings):
+        found.append("it has constraints")
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        found.append("its columns have other names in the files")
+    if others := {*(table.protocol().writer_features or ())} - FEATURES:
+        found.append(f"it has the features {', '.join(sorted(others))}")
+    if found:
+        raise BadInput(
+            f"The {name} has rules that only a writer with an SQL engine keeps: {'; '.join(found)}.",
+            "Write to a table of its own, or drop the rules, and check in the stage: rows with an error fail.",
+        )
+
+
+def _marks(schema: Any, column: str = "") -> Iterator[tuple[str, str]]:
+    """The keys of the metadata of all columns, and of the fields in them."""
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        inner = column or (part.get("name", "") if isinstance(part, dict) else "")
+        if isinstance(part, dict):
+            yield from ((inner, key) for key in part.get("metadata", ()))
+        yield from _marks(part, inner)
 
 
 def _has(table: DeltaTable, batch: Batch) -> bool:

@@ -25,6 +25,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tablequeue.bulk.tables import check_case
 from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline.statistics import Statistics
 
@@ -59,6 +60,7 @@ class DataFile(NamedTuple):
 def schema_of(rows: DataFrame, partition_by: Sequence[str]) -> pa.Schema:
     """The schema for a table of these rows: everything may be null. Raises `BadInput` for what no table has."""
     _check_partitions(rows, partition_by)
+    check_case("rows", rows.columns, ())
     for name, kind in rows.dtypes:
         if kind == "void":
             raise BadInput(f"The column {name} has no type.", f"Cast it: f.lit(None).cast('string').alias({name!r}).")
@@ -70,6 +72,10 @@ def write(
 ) -> list[DataFile]:
     """Write the rows as files with a schema, those of each partition apart. Columns that the rows lack are null."""
     _check_partitions(rows, partition_by)
+    _check_nulls(schema, rows.columns)
+    required = {each.name for each in schema if not each.nullable}
+    if format == "delta":  # its files are without them
+        schema = pa.schema([each for each in schema if each.name not in partition_by])
     texts = [column(name).cast("string").alias(name) for name in partition_by]
     types = dict(rows.dtypes)
     rows = rows.withColumn(KEY, f.to_json(f.struct(*texts), {"ignoreNullFields": "false"}) if texts else f.lit("{}"))
@@ -80,6 +86,8 @@ def write(
     written = rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))).mapInArrow(named, _RETURNS).collect()
     found = [DataFile(each.name, each.size, json.loads(each.partition), each.stats) for each in written]
     for name, value in {(name, value or "") for each in found for name, value in each.partition.items()}:
+        if not value and name in required:
+            raise has_null(name)
         if len(value) > LONGEST_PARTITION or (format == "delta" and len(_folder(name, value)) > LONGEST_NAME):
             raise BadInput(
                 f"The column {name}, by which the table is partitioned, has a text of {len(value)} characters, which "
@@ -109,6 +117,16 @@ def _check_partitions(rows: DataFrame, partition_by: Sequence[str]) -> None:
                 f"The column {name}, by which the table is partitioned, {cause}.",
                 f"Partition by a column of one of these types: {', '.join(_PARTITION_TYPES)}.",
             )
+
+
+def _check_nulls(schema: pa.Schema, columns: Sequence[str]) -> None:
+    for field in schema:
+        if not field.nullable and field.name not in columns:
+            raise BadInput(f"The column {field.name} of the table may not be null, and the rows lack it.", "Add it.")
+
+
+def has_null(column: str) -> BadInput:
+    return BadInput(f"The column {column} of the table may not be null, and a row has null.", "Fill it in the stage.")
 
 
 # -- in the workers ----------------------------------------------------------------------------------------------------
@@ -225,5 +243,5 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     there = field.name in batch.schema.names
     values = batch.column(field.name).cast(field.type) if there else pa.nulls(batch.num_rows, field.type)
     if values.null_count and not field.nullable:
-        raise BadInput(f"The column {field.name} of the table may not be null, and a row has null.", "Fill it.")
+        raise has_null(field.name)
     return values
