@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -99,27 +100,55 @@ def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: 
         return len(other.result())
 
 
+@contextmanager
+def promoting_late(
+    queue: Queue, callers: sa.Engine, await_a_wait: Callable[[], None]
+) -> Iterator[tuple[list[int], int]]:
+    """Let a promotion wait with its look at a group, of which it has seen one message, until the end of the block.
+
+    Yield the ids of two messages that were pushed before, and are committed by now, and that of the one that it saw.
+    """
+    with callers.connect() as late, callers.connect() as other, ThreadPoolExecutor(1) as threads:
+        with callers.begin() as connection:
+            first = queue.push("a", group="another", connection=connection)
+        ids = queue.push_many(["x", "y"], group="g", connection=late)
+        with callers.begin() as connection:
+            later = queue.push("z", group="g", connection=connection)
+        if (
+            callers.dialect.name == "mariadb"
+        ):  # it passes over a message that is locked, and waits for a place of a head
+            heads = context_of(queue).engine.words(context_of(queue).table)["heads"]
+            other.exec_driver_sql(f"insert into {heads} (group_key, id) values ('another', {first})")  # noqa: S608
+        else:
+            queue.reschedule(later, delay=0, connection=other)
+        promotion = threads.submit(promote, context_of(queue), None)
+        await_a_wait()
+        late.commit()
+        yield ids, later
+        other.rollback()
+        promotion.result()
+
+
 def ready_beside_a_run(queue: Queue, callers: sa.Engine, await_a_wait: Callable[[], None]) -> int:
     """Let a promotion wait with its look at a group, in which a run begins. Return what another claim gets then.
 
     The run begins with messages that were pushed before, and whose commit comes later. Its first one is completed.
     """
-    with callers.connect() as late, callers.connect() as other, ThreadPoolExecutor(1) as threads:
-        ids = queue.push_many(["x", "y"], group="g", connection=late)
-        with callers.begin() as connection:
-            later = queue.push("z", group="g", connection=connection)
-        queue.reschedule(later, delay=0, connection=other)
-        promotion = threads.submit(promote, context_of(queue), None)
-        await_a_wait()
-        late.commit()
+    with promoting_late(queue, callers, await_a_wait) as (ids, later):
+        promote(context_of(queue), None)
         run = queue.pop_many(2, same_group=True)
         assert ids_of(run) == ids
         run[0].complete()
-        other.rollback()
-        promotion.result()
-        got = queue.pop_many(2)
-        assert ids_of(got) in ([], [later])
-        return len(got)
+    got = [claim for claim in queue.pop_many(3) if claim.group == "g"]
+    assert ids_of(got) in ([], [later])
+    return len(got)
+
+
+def ready_beside_a_head(queue: Queue, callers: sa.Engine, await_a_wait: Callable[[], None]) -> int:
+    """Let a promotion wait with its look at a group, which gets a head. Return how many of the group are ready then."""
+    with promoting_late(queue, callers, await_a_wait):
+        promote(context_of(queue), None)
+    return len([claim for claim in queue.pop_many(3) if claim.group == "g"])
 
 
 def check_rate(queue: Queue) -> None:

@@ -230,7 +230,7 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     roles = {"procedures", "grant"}
     once = "create|drop|install|upgrade|register|unregister|unused|set_version"
     made = {name for name in ours if re.match(once, name)}
-    of_groups = {"promote", "retract", "claim_run", "pop_same_group", "drop_groups"}
+    of_groups = {"promote", "claim_run", "pop_same_group", "drop_groups"}
     needless = of_groups if not queue.definition.grouped else set()
     # Of queues that have limits, expiry, keys for a time, results, batches or dependencies.
     needless |= {

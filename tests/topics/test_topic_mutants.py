@@ -120,7 +120,7 @@ def shared_position(engine: type[Engine]) -> type[Engine]:
 def unordered_pump(engine: type[Engine]) -> type[Engine]:
     """The messages of an ordered subscription are all ready at once, and no index prevents it."""
 
-    class UnorderedPump(rewritten(r"unique (index|key) (\S+__front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
+    class UnorderedPump(rewritten(r"(unique )?((index|key) \S+__front)", r"\2", "create_groups")(engine)):  # type: ignore[misc]
         def words(self, *args: Any, **options: Any) -> dict[str, str]:
             return {**super().words(*args, **options), "pushed_ready": "ready"}
 

@@ -241,7 +241,7 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"move_dead": "dead_letter_to"},
     ),
     "expire": Operation(Effect.UPKEEP, {"expire": "", "move_dead": "none dead_letter_to"}),
-    "promote": Operation(Effect.UPKEEP, others="retract"),
+    "promote": Operation(Effect.UPKEEP),
     "close_slots": Operation(Effect.UPKEEP),
     "pause": Operation(Effect.UPKEEP),
     "resume": Operation(Effect.UPKEEP),

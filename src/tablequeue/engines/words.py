@@ -125,6 +125,7 @@ class Words(ABC):
             "payload_type": self.payload_types[definition.payload],
             "turns": f"{queue}{PART}turns",
             "turn": f"{queue}{PART}turn",
+            "heads": f"{queue}{PART}heads",
             "order_by": self.order_by[definition.arrangement],
             "ready_index": self.ready_index[definition.arrangement],
             "claimable": self.claimable(definition) + f"{above_mark} and {unpaused}" + expiry["in_time"],

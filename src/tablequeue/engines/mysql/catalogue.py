@@ -63,7 +63,7 @@ class MySQLCatalogue(Catalogue):
             if definition.keeps_history:
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
-                ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+                ours |= {f"{stem}{PART}{part}": (part, "drop_groups") for part in ("turns", "heads")}
             parts = ("slots", "rate", "stripes", "group_rates", "results", "keys", "progress")
             ours |= {f"{stem}{PART}{part}": (part, f"drop_{part}") for part in parts}
             if definition.kind == "queue":

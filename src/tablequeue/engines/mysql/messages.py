@@ -20,7 +20,7 @@ from tablequeue.engines.mysql.fair import MySQLFair
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.keys import MySQLKeys
 from tablequeue.engines.mysql.limits import MySQLLimits
-from tablequeue.engines.mysql.packets import bound, kept, sent, together
+from tablequeue.engines.mysql.packets import bound, if_any, kept, sent, stored, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.mysql.within import Offer, conflict, lock, lock_held, looks, offered, only
@@ -35,6 +35,16 @@ from tablequeue.model.message import ID, LEASE_UNTIL, POPPED_AT
 # as many locked rows. Promotions find the same notes: with 4 at once, 400 connections needed more than 150 s for 1,000
 # messages in 12 groups; one at a time, 10 s.
 CLAIMS, PROMOTIONS = 4, 1
+# What a promotion does with the messages that it has chosen, as lists of ids in variables: those that become heads, of
+# groups that are closed meanwhile, and those that were locked.
+RESERVED = {
+    name: f"concat('[', group_concat(case when {condition} then id end), ']')"
+    for name, condition in (
+        ("tq_ids", "head = id and not closed"),
+        ("tq_closed", "head = id and closed"),
+        ("tq_passed", "head is null"),
+    )
+}
 
 
 class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
@@ -187,18 +197,21 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
         noted = [row[0] for row in self._rows(cursor, table, "promote.find", params)]
         if not noted:
             return 0
-        ids: Params = {**params, "ids": table.engine.dump_ids(noted)}
-        found = {"ids": "@tq_ids"}
+        values: Params = {**params, "ids": table.engine.dump_ids(noted)}
+
+        def step(name: str, **expressions: str) -> str:
+            return bound(cursor, table.statement(f"promote.{name}"), values, **expressions)
+
         inside = [
-            kept(bound(cursor, table.statement("promote.lock"), ids)),
-            "set @tq_notes = @tq_ids",
-            kept(bound(cursor, table.statement("promote.choose"), ids, ids="@tq_notes")),
-            bound(cursor, table.statement("promote.advance"), ids, **found),
+            stored(step("lock"), tq_notes="json_arrayagg(id)"),
+            stored(step("choose", ids="@tq_notes"), tq_chosen="json_arrayagg(id)"),
+            step("reserve", ids="@tq_chosen"),
+            stored(step("reserved", ids="@tq_chosen"), **RESERVED),
+            step("advance", ids="@tq_ids"),
             "set @tq_promoted = row_count()",
-            kept(bound(cursor, table.statement("retract.find"), ids, **found)),
-            bound(cursor, table.statement("retract.change"), ids, **found),
-            "set @tq_promoted = @tq_promoted - row_count()",
-            bound(cursor, table.statement("promote.forget"), ids, ids="@tq_notes"),
+            *if_any(cursor, "@tq_closed", step("give_back", ids="@tq_closed")),
+            *if_any(cursor, "@tq_passed", step("note_again", ids="@tq_passed")),
+            step("forget", ids="@tq_notes"),
         ]
         *_, promoted = together(cursor, inside, ["select @tq_promoted"])
         return int(promoted[0][0])

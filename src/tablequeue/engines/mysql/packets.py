@@ -41,6 +41,12 @@ def kept(statement: str, **more: str) -> str:
     return stored(statement, tq_ids="json_arrayagg(id)", tq_n="count(*)", **more)
 
 
+def if_any(cursor: Cursor, variable: str, statement: str) -> list[str]:
+    """Return what runs the statement only if the variable is not null: it costs a third of one that finds nothing."""
+    prepared = f"set @tq_statement = if({variable} is null, 'do 0', {cursor.connection.escape(statement)})"
+    return [prepared, "prepare tq from @tq_statement", "execute tq", "deallocate prepare tq"]
+
+
 def limited(cursor: Cursor, statement: str) -> list[str]:
     """Return what runs the statement, whose `limit ?` is @tq_n: no plain statement takes a variable there."""
     return [f"prepare tq from {cursor.connection.escape(statement)}", "execute tq using @tq_n", "deallocate prepare tq"]

@@ -20,7 +20,7 @@ end //
 -- around pop and take short.
 {create} procedure {queue}_promote(p_n bigint, p_now datetime(6), out p_promoted bigint)
 begin
-    declare found, notes, heads, closed longtext character set ascii;
+    declare found, notes, chosen, next_ones, closed_ones, passed longtext character set ascii;
     set p_promoted = 0;
     select json_arrayagg(id) into found from (
         {sql promote.find}
@@ -35,16 +35,24 @@ begin
             {sql promote.choose ids=notes}
             limit 1000 -- which keeps MariaDB from merging it with what is around it: the second call would fail
         )
-        select json_arrayagg(id) into heads from lowest;
-        if heads is not null then
-            {sql promote.advance ids=heads};
+        select json_arrayagg(id) into chosen from lowest;
+        if chosen is not null then
+            {sql promote.reserve ids=chosen};
+            select
+                concat('[', group_concat(case when head = id and not closed then id end), ']'),
+                concat('[', group_concat(case when head = id and closed then id end), ']'),
+                concat('[', group_concat(case when head is null then id end), ']')
+            into next_ones, closed_ones, passed
+            from (
+                {sql promote.reserved ids=chosen}
+            ) as place;
+            {sql promote.advance ids=next_ones};
             set p_promoted = row_count();
-            select json_arrayagg(id) into closed from (
-                {sql retract.find ids=heads}
-            ) as head;
-            if closed is not null then
-                {sql retract.change ids=closed};
-                set p_promoted = p_promoted - row_count();
+            if closed_ones is not null then
+                {sql promote.give_back ids=closed_ones};
+            end if;
+            if passed is not null then
+                {sql promote.note_again ids=passed};
             end if;
         end if;
         {sql promote.forget ids=notes};

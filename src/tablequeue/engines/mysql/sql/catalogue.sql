@@ -65,7 +65,8 @@ create database if not exists {quoted_schema};
 select table_name, table_comment
 from information_schema.tables
 where table_schema = {database} and table_name in (
-    '{table}', '{table}_history', '{table}__turns', '{table}__runs', '{table}__holes', '{table}__ranges',
+    '{table}', '{table}_history', '{table}__turns', '{table}__heads', '{table}__runs', '{table}__holes',
+    '{table}__ranges',
     '{table}__slots', '{table}__rate', '{table}__stripes', '{table}__group_rates', '{table}__results',
     '{table}__keys', '{table}__moving', '{table}__moved'
 );

@@ -13,25 +13,32 @@ alter table {queue}
 
 -- name: create_groups
 -- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
--- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress. Those of a
--- run are in progress together: in_run is the id of the message if it was claimed in a run, else 0. In an open run it
--- is minus the id: such a message holds up those behind it, and not those before it. So a message becomes the head if
--- no head of its group has an in_run above minus its own id.
--- The table has the notes of the triggers, which promote reads; see create_group_triggers.
+-- The primary key of the table of heads holds that promise: promote enters a message there before it makes it the
+-- head, and a trigger deletes the row. A unique index would be checked with a lock on the entry of the next group.
+-- The messages of a run are in progress together: in_run is the id of the message if it was claimed in a run, else 0,
+-- and such a message is in the table no longer. In an open run it is minus the id: such a message holds up those behind
+-- it, and not those before it. So a message becomes the head if no head of its group has an in_run above minus its own
+-- id.
+-- The table of turns has the notes of the triggers, which promote reads; see create_group_triggers.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 alter table {queue}
     add column front varbinary(1020) generated always as (case when {head} then group_key end) stored,
     add column in_run bigint not null default 0,
-    add unique key {table}__front (front, in_run),
+    add key {table}__front (front, in_run),
     add key {table}__blocked (group_key, state, id);
 create table {turns} (
     id bigint not null auto_increment primary key,
     group_key varbinary(1020) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: turns of {table}';
+create table {heads} (
+    group_key varbinary(1020) not null primary key,
+    id bigint not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: heads of {table}';
 
 -- name: create_group_triggers
--- The triggers of a grouped queue only note which groups to look at: those that got a message, and those that may have
--- lost their head. They cannot do more, for a trigger may not change the table it belongs to; promote reads the notes.
+-- The triggers of a grouped queue note which groups to look at: those that got a message, and those that may have lost
+-- their head; and they delete the row of a head that is no head any more, or in a run. They cannot do more, for a trigger
+-- may not change the table it belongs to; promote reads the notes.
 -- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
 -- DELIMITER is for the client programs: there are semicolons inside the triggers.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
@@ -41,16 +48,25 @@ create trigger {queue}__pushed after insert on {queue} for each row
 create trigger {queue}__left after delete on {queue} for each row
     if old.state <> 'dead' then
         insert into {turns} (group_key) values (old.group_key);
+        if old.front is not null and old.in_run = 0 then
+            delete from {heads} where group_key = old.group_key;
+        end if;
     end if //
 create trigger {queue}__moved after update on {queue} for each row
+begin
     if new.state in ('dead', 'blocked') and old.state <> new.state then
         insert into {turns} (group_key) values (new.group_key);
-    end if //
+    end if;
+    if old.front is not null and old.in_run = 0 and (new.front is null or new.in_run <> 0) then
+        delete from {heads} where group_key = old.group_key;
+    end if;
+end //
 delimiter ;
 
 -- name: drop_groups
--- The notes of a grouped queue's triggers.
+-- The notes of a grouped queue's triggers, and the heads.
 drop table if exists {turns};
+drop table if exists {heads};
 
 -- name: claim_ring
 -- The first :look ready messages of the groups in a segment of the ring: behind the slot :starts, up to the slot :ends.
@@ -205,13 +221,18 @@ where {indexed};
 -- name: promote
 -- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none, and
 -- if it is not behind a message of an open run (see create_groups).
--- The statements: find notes; lock those that are not locked; find the lowest message of each of their groups that has
--- no head; make it the head, and then retract, in the same transaction; delete the notes.
--- The limit of the third one keeps MariaDB from merging the inner query into the outer one. Merged, it fails in a
+-- The statements: find notes; lock those that are not locked; choose the lowest message of each of their groups that
+-- has no head; lock these messages, and reserve the places of heads for them; look which of them have a place, and
+-- whether their group is closed by a run that began after the first look (since the place is theirs, no other run can
+-- begin before the commit); make those heads whose group is open. Where there are others: give_back gives the places of
+-- closed groups back, and note_again keeps a note of each message that another transaction has locked: it is passed
+-- over, so that no group waits for that transaction, which leaves no note if it is rolled back. Then delete the notes.
+-- The limit in the third one keeps MariaDB from merging the inner query into the outer one. Merged, it fails in a
 -- procedure from the second call on: "unknown column noted.group_key".
--- IGNORE: if two transactions promote in the same group at once, the unique index refuses one head, which is skipped.
+-- IGNORE: if two transactions promote in the same group at once, the primary key refuses one head, which is skipped.
 -- It hides no other error, because nothing else can fail here.
--- Indexes: {table}__front, {table}__blocked. Locks: the notes (locked ones are skipped), the new heads.
+-- Indexes: {table}__front, {table}__blocked, the primary keys. Locks: the notes and the messages (locked ones are
+-- skipped), the new heads. A place waits for another promotion in its group.
 -- A crash leaves all or nothing: groups that were not promoted are still noted.
 -- name: promote.find
 select id from {turns} order by id limit :n;
@@ -231,32 +252,35 @@ from (
         select distinct turn.group_key
         from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id
     ) as noted
-    where not exists (
-        select 1 from {queue} as there where there.front = noted.group_key and there.in_run >= 0
-    )
     limit 1000000
 ) as next
 where not exists (
     select 1 from {queue} as held where held.front = next.group_key and held.in_run > -next.id
 );
+-- name: promote.reserve
+insert ignore into {heads} (group_key, id)
+select message.group_key, message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where message.state = 'blocked'
+for update skip locked;
+-- name: promote.reserved
+select message.id, head.id as head, exists (
+    select 1 from {queue} as there force index ({table}__front)
+    where there.front = message.group_key and there.in_run <> 0 and there.in_run > -message.id
+) as closed
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+left join {heads} as head force index (primary) on head.group_key = message.group_key;
 -- name: promote.advance
-update ignore {given} straight_join {queue} as message force index (primary) on message.id = given.id
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = case when due_at > {now} then 'scheduled' else 'ready' end
 where state = 'blocked';
+-- name: promote.give_back
+delete {heads}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+straight_join {heads} force index (primary) on {heads}.group_key = message.group_key;
+-- name: promote.note_again
+insert into {turns} (group_key)
+select message.group_key
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
 -- name: promote.forget
 delete {turns} from {given} straight_join {turns} force index (primary) on {turns}.id = given.id;
-
--- name: retract
--- Find those of the new heads :ids whose group is closed by a run that began after promote looked, or that are behind a
--- message of an open run. Block them again.
--- Since the index has the new head, no other run can begin before the commit.
--- Indexes: the primary key, {table}__front. Locks: the heads, which promote has locked.
--- name: retract.find
-select message.id
-from {given} straight_join {queue} as message force index (primary) on message.id = given.id
-straight_join {queue} as there force index ({table}__front)
-    on there.front = message.group_key and there.in_run <> 0 and there.in_run > -message.id;
--- name: retract.change
-update {given} straight_join {queue} as message force index (primary) on message.id = given.id
-set state = 'blocked'
-where state in ('ready', 'scheduled');

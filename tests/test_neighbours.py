@@ -1,0 +1,117 @@
+"""A caller's transaction holds up nobody beside it in an index: neither neighbouring groups nor neighbouring keys.
+
+Deleted entries of the same groups and keys are there still, because an old snapshot needs them. MariaDB checks a unique
+index with a lock on the next entry where it meets one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tablequeue import Claim, NewMessage
+from tablequeue.engines.engine import Engine
+from tests.matrix import scene
+from tests.servers import Kind, Place, only
+from tests.support import ids_of, rewritten
+
+LEVELS = ("READ COMMITTED", "REPEATABLE READ")
+NAMES = "abcdef"
+MIDDLE = "d"
+BESIDE = ("c", "e")
+
+Mutant = Callable[[type[Engine]], type[Engine]]
+
+
+@contextmanager
+def old_snapshot(place: Place) -> Iterator[None]:
+    """Keep the server from removing what is deleted from now on."""
+    with place.sa_engine().connect().execution_options(isolation_level="REPEATABLE READ") as old:
+        old.exec_driver_sql(f"select * from {place.schema}.tq_queues").all()  # noqa: S608 (our names)
+        yield
+
+
+def held_up(
+    place: Place, kind: Kind, level: str, act: Callable[[sa.Connection], object], calls: Mapping[str, Callable[[], Any]]
+) -> list[str]:
+    """Make the calls of others while the act is in an open transaction. Return those that wait for it."""
+    caller = place.sa_engine().connect().execution_options(isolation_level=level)
+    with scene(place, kind) as one, caller, caller.begin() as transaction:
+        act(caller)
+        wrong, pending = one.held_up(kind.number(caller.connection.dbapi_connection), calls)
+        transaction.rollback()
+        wait(pending)
+        return wrong
+
+
+def beside_a_group(place: Place, kind: Kind, level: str, act: str, engine: type[Engine] | None = None) -> list[str]:
+    queue = (place.open_with(engine) if engine else place.open()).create_queue("work", payload="text", groups=True)
+    ids = queue.push_many([NewMessage(group, group=group) for group in NAMES * 3])
+    with old_snapshot(place):
+        claims = {claim.group: claim for claim in queue.pop_many(len(NAMES))}
+        behind = ids[len(NAMES) + NAMES.index(MIDDLE)]
+        acts: Mapping[str, Callable[[sa.Connection], object]] = {
+            "complete": lambda caller: queue.complete(claims[MIDDLE], connection=caller),
+            "fail": lambda caller: queue.fail(claims[MIDDLE], "why", retry=False, connection=caller),
+            "cancel of the next": lambda caller: queue.cancel(behind, connection=caller),
+        }
+        others = BESIDE if act != "cancel of the next" else (*BESIDE, MIDDLE)
+        calls = {f"complete in {group}": partial(queue.complete, claims[group]) for group in others}
+        return held_up(place, kind, level, acts[act], calls)
+
+
+def unique_fronts(engine: type[Engine]) -> type[Engine]:
+    """A unique index of the heads."""
+    return rewritten(engine, create_groups=lambda text: re.sub(r"key (\S+__front)", r"unique key \1", text))
+
+
+def waits_for_the_next(engine: type[Engine]) -> type[Engine]:
+    """A promotion waits for the message that it has chosen, if a transaction has locked it."""
+    return rewritten(
+        engine, promote=lambda text: re.sub(r"(?s)(message\.state = 'blocked'\nfor update) .*", r"\1", text)
+    )
+
+
+GROUP_ACTS = ("complete", "fail", "cancel of the next")
+
+
+@only("mariadb")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("act", GROUP_ACTS)
+def test_no_group_waits_for_its_neighbour(place: Place, kind: Kind, level: str, act: str) -> None:
+    assert not beside_a_group(place, kind, level, act)
+
+
+@only("mariadb")
+@pytest.mark.parametrize(
+    ("mutant", "act", "waits"),
+    [
+        (unique_fronts, "complete", "complete in c"),
+        (unique_fronts, "fail", "complete in c"),
+        (waits_for_the_next, "cancel of the next", "complete in d"),
+    ],
+)
+def test_a_group_that_waits_is_detected(place: Place, kind: Kind, mutant: Mutant, act: str, waits: str) -> None:
+    assert waits in beside_a_group(place, kind, LEVELS[1], act, mutant(kind.engine_class))
+
+
+@only("mariadb")
+def test_what_a_promotion_passes_over_is_promoted_later(place: Place) -> None:
+    """After a rollback of the transaction that had the message, which leaves no note."""
+    queue = place.open().create_queue("work", payload="text", groups=True)
+    first, second, _ = queue.push_many([NewMessage("x", group="g")] * 3)
+    claim = queue.pop()
+    assert isinstance(claim, Claim)
+    assert claim.id == first
+    with place.sa_engine().connect() as caller, caller.begin() as transaction:
+        queue.cancel(second, connection=caller)
+        queue.complete(claim)
+        transaction.rollback()
+    assert ids_of(queue.pop_many(3)) == [second]
