@@ -270,8 +270,8 @@ class Ground:
             if older:
                 connection.exec_driver_sql(f"select * from {self.scene.app}").all()  # noqa: S608 (our names)
             self.after_the_snapshot()
-            ids = self._ids_in(table)
             known = self.scene.rows(prefixes)
+            ids = {name: self._ids_in(name) for name in known if name in (table, f"{table}__heads")}
             acted: set[int] = set()
             refusal: TablequeueError | None = None
             try:
@@ -283,8 +283,8 @@ class Ground:
             if self._as_expected(refusal):
                 locked = self.scene.locked(known, prefixes)
                 for name, rows in locked.items():
-                    keys = {ids.get(row, row) if name == table else row for row in rows}
-                    if name != table or not keys <= acted:
+                    keys = {ids.get(name, {}).get(row, row) for row in rows}
+                    if name not in ids or not keys <= acted:
                         wrong.append(f"locks {name.replace(self.name, '*')}: {sorted(map(str, keys - acted))}")
                 wrong += self._held_up(number, others, transaction)
             elif not (isinstance(refusal, Conflict) and older):
@@ -337,7 +337,7 @@ class Ground:
 
     def _ids_in(self, table: str) -> dict[Any, int]:
         """The ids of messages, by the keys of their rows."""
-        key = "ctid::text" if self.scene.kind.name == "postgresql" else "id"
+        key = "ctid::text" if self.scene.kind.name == "postgresql" else "group_key" if table[-7:] == "__heads" else "id"
         rows = self.scene.select(f"select {key}, id from {self.scene.place.schema}.{table}")  # noqa: S608 (our names)
         return {(key,): id for key, id in rows}
 

@@ -244,8 +244,9 @@ def test_claims_pass_over_locked_rows() -> None:
     for operation in ("claim", "sweep", "purge", "redrive"):
         text = sql_text("postgresql", operation)
         assert text.count("for update skip locked") == len(re.findall(r"\blimit [:\d{]", text)) > 0
-    for operation in ("claim", "claim_many", "take", "sweep", "promote", "purge", "redrive"):
+    for operation in ("claim", "claim_many", "take", "sweep", "purge", "redrive"):
         assert sql_text("mysql", operation).count("for update skip locked") == 1
+    assert sql_text("mysql", "promote").count("for update skip locked") == 2, "of the notes and of the messages"
 
 
 @pytest.mark.parametrize("operation", ["complete", "fail", "release", "extend"])

@@ -37,8 +37,8 @@ create table {heads} (
 
 -- name: create_group_triggers
 -- The triggers of a grouped queue note which groups to look at: those that got a message, and those that may have lost
--- their head; and they delete the row of a head that is no head any more, or in a run. They cannot do more, for a trigger
--- may not change the table it belongs to; promote reads the notes.
+-- their head. They also delete the row of a message that is no head any more, or in a run. They cannot do more, for a
+-- trigger may not change the table it belongs to; promote reads the notes.
 -- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
 -- DELIMITER is for the client programs: there are semicolons inside the triggers.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
