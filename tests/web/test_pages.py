@@ -89,6 +89,11 @@ def test_a_page_tells_the_whole_definition(client: Client, queues: Database, opt
         assert shown["backoff"] == "3 s \N{MULTIPLICATION SIGN} 4, at most 50 s, up to 25% less at random"
 
 
+def test_a_page_has_the_sizes_of_its_tables(full: Client, db: Database) -> None:
+    own = {size.table for size in db.sizes() if size.queue == "plain"} or {"the file"}
+    assert {*re.findall(r'<tr data-key="(tq_\w+|the file)">', full.get("/queues/plain").text)} == own
+
+
 def test_every_option_of_a_queue_has_a_place_on_its_page() -> None:
     names = {field.name for kind in (Definition, SubscriptionDefinition) for field in dataclasses.fields(kind)}
     assert names == {*FACTS}

@@ -8,8 +8,9 @@ import click
 
 from tablequeue.cli.commands import Command, Settings, say_none
 from tablequeue.cli.output import Estimate, print_json, print_table
+from tablequeue.verbs.readable import size
 
-COLUMNS = ("table", "queue", "rows", "dead rows", "bytes")
+COLUMNS = ("table", "queue", "rows", "dead rows", "size")
 
 
 @click.command(cls=Command)
@@ -27,7 +28,7 @@ def sizes(settings: Settings) -> None:
             print_json(dataclasses.asdict(each))
     elif found:
         about = [[None if rows is None else Estimate(rows) for rows in (each.rows, each.dead)] for each in found]
-        rows = [[each.table, each.queue, *counts, each.bytes] for each, counts in zip(found, about, strict=True)]
+        rows = [[each.table, each.queue, *counts, size(each.bytes)] for each, counts in zip(found, about, strict=True)]
         print_table(COLUMNS, rows)
     else:
         say_none("There is no queue.")

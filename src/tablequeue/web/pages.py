@@ -83,12 +83,14 @@ def queue(site: Site, request: Request) -> Response:
     window = _window(request)
     stats = queue.stats(window=window)
     batches = progress_of_open(context_of(queue), MOST_BATCHES, 0) if stats.open_batches else {}
+    sizes = site.database.sizes()
     return site.page(
         request,
         "queue.html",
         queue=queue,
         stats=stats,
         batches=batches,
+        sizes=[each for each in sizes if each.queue == queue.name] or sizes,  # SQLite sizes the file alone
         window=window,
         windows=WINDOWS,
         done=_done(request),
