@@ -139,7 +139,7 @@ def tables_of(text: str) -> Iterator[tuple[str, Table]]:
             if table.definition.kind == kind:
                 yield ("grouped " if table.definition.grouped else "") + kind, table
         return
-    for design in ["fair"] if text in ("claim_ring", "claim_group") else DESIGNS:
+    for design in ["fair"] if text in ("begin_ring", "claim_ring", "move_ring", "claim_group") else DESIGNS:
         for definition in definitions(design):
             yield design, ENGINE.table("work", definition)
 

@@ -26,7 +26,7 @@ from tablequeue.engines.procedures import template, templates
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName
-from tablequeue.model.definition import HISTORIES, PAYLOADS, SubscriptionDefinition, TopicDefinition
+from tablequeue.model.definition import HISTORIES, PAYLOADS, Delivery, SubscriptionDefinition, TopicDefinition
 from tablequeue.model.states import STATES
 from tablequeue.verbs.inspect import BATCH
 from tablequeue.verbs.sweep import SWEEP_SIZE
@@ -213,6 +213,17 @@ def test_every_text_parses(names: list[str]) -> None:
 
 
 @parses
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_printed_claims_in_turn_parse(delivery: Delivery) -> None:
+    """Expressions stand in them in place of the group that was served last. A take leaves one parameter."""
+    definition = Definition(groups="fair", delivery=delivery)
+    for operation, left in (("pop", False), ("take", True)):
+        text = script(ENGINE, operation, "work", definition, "ready")
+        assert [batch for batch in re.split(r"(?m)^go$", text) if parse_errors(batch)] == []
+        assert ("declare @served bigint = @p_served" in text) is left
+
+
+@parses
 @pytest.mark.parametrize("names", by_file(OPERATIONS))
 def test_what_is_sent_to_a_driver_parses(names: list[str]) -> None:
     """With a parameter in each place, as ODBC numbers them, and with each and all of them replaced by null."""
@@ -332,7 +343,7 @@ BREACHES: dict[tuple[Rule, str], list[str]] = {
 @pytest.mark.parametrize("names", by_file(OPERATIONS))
 def test_every_text_keeps_the_rules(names: list[str]) -> None:
     for operation in names:
-        for design in ["fair"] if operation in ("claim_ring", "claim_group") else DESIGNS:
+        for design in ["fair"] if operation in ("begin_ring", "claim_ring", "move_ring", "claim_group") else DESIGNS:
             for batch in batches(operation, design):
                 for rule in rules.RULES:
                     breaches = BREACHES.get((rule, operation), [])

@@ -7,16 +7,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 
 from tablequeue import ALL, Database, Queue
 from tablequeue.engines import engine_class
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql.connection import MySQLCursor
 from tablequeue.engines.operations import OPERATIONS
 from tablequeue.engines.postgresql.connection import OwnCursor as PostgreSQLCursor
 from tablequeue.engines.printed import script, without_comments
+from tablequeue.engines.printed_values import found_between
 from tablequeue.engines.sqlite.connection import OwnCursor as SQLiteCursor
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import statements_in
@@ -40,9 +43,13 @@ FRAME = re.compile(
     re.S,
 )
 STORED = re.compile(r"select [^;]+? into @tq_\w+(?:, @tq_\w+)* from \(\n(.+)\n\) as found", re.S)
+# The looks of a claim in turn are one printed statement.
+LOOKS = re.compile(r"\(\n(.+)\n\) union all \(\n(.+)\n\)", re.S)
 # Statements of operations that are printed under a name of their own.
 BESIDE = {
-    "claim": ("claim_many", "claim_alone", "claim_limit", "claimed"),  # of several messages; see the text of `claim`
+    # Of several messages: see the text of `claim`; and where a process begins, which `begin_ring` contains.
+    "claim": ("claim_many", "claim_alone", "claim_limit", "claimed", "claim_ring"),
+    "take": ("claim_ring",),
     "push_many": ("push_clock", "push_rows"),
     "complete": ("complete_at_most_once",),
     "release": ("cancel_held",),
@@ -131,12 +138,18 @@ def pattern(statement: str) -> re.Pattern[str]:
     return re.compile(r".+?".join(map(re.escape, parts)), re.S | re.I)
 
 
-def printed(queue: Queue, operation: str) -> list[str]:
-    """The printed statements of an operation of that queue."""
+def printing(queue: Queue) -> Engine:
+    """The engine that prints the SQL of the queue."""
     made = context_of(queue).table.engine
     dialect: Any = sa.URL.create(made.dialect.name).get_dialect()
     engine = engine_class(made.dialect.name)(dialect(paramstyle="pyformat"), made.schema)
     engine.place = made.place
+    return engine
+
+
+def printed(queue: Queue, operation: str) -> list[str]:
+    """The printed statements of an operation of that queue."""
+    engine = printing(queue)
     row = OPERATIONS[operation]
     names = [row.printed or operation, *BESIDE.get(operation, ())]
     if operation == "take" and queue.definition.delivery == "at_most_once":
@@ -145,9 +158,16 @@ def printed(queue: Queue, operation: str) -> list[str]:
     for name in names:
         for state in STATES if operation in ("peek", "purge") else ("ready",):
             try:
-                texts += statements_in(without_comments(script(engine, name, queue.name, queue.definition, state)))
+                text = without_comments(script(engine, name, queue.name, queue.definition, state))
             except (BadInput, KeyError):
-                pass  # an operation of other queues, or of other engines
+                continue  # an operation of other queues, or of other engines
+            texts += map(shape, statements_in(text))
+            for stored in filter(None, map(STORED.fullmatch, statements_in(text))):
+                texts += (LOOKS.fullmatch(stored[1]) or stored).groups()
+    table = context_of(queue).table
+    between = found_between(engine, "pop", "", table) | found_between(engine, "pop", "move_ring", table)
+    for name, expression in between.items():
+        texts = [text.replace(shape(expression), f":{name}") for text in map(shape, texts)]
     return texts
 
 
@@ -207,3 +227,66 @@ def test_mutant_that_sends_another_statement(
     engine.messages = part  # type: ignore[misc]
     with pytest.raises(AssertionError, match="nothing prints: select count"):
         judge(database, monkeypatch, **DESIGNS[design])
+
+
+IN_TURN: dict[str, dict[str, Any]] = {
+    "fair": {},
+    "once": {"delivery": "at_most_once"},
+    "per_group": {"per_group": MANY},
+}
+GROUPS = "abcd"
+
+
+def batched(items: list[str], n: int) -> Iterator[list[str]]:
+    return (items[start : start + n] for start in range(0, len(items), n))
+
+
+def groups_of_claims(place: Place, queue: Queue, n: int, statements: list[str]) -> list[set[str]]:
+    """Run printed statements in one session until they claim nothing. Return the groups of each claim."""
+    claims: list[set[str]] = []
+    with place.sa_engine().connect() as connection:
+        while not claims or claims[-1]:
+            given: dict[str, Any] = {"n": n, "consumer": "me", "lease": 60, "now": None, "low_water": 0}
+            given["token"] = uuid4().hex
+            claimed: list[Any] = []
+            for statement in map(sa.text, statements):
+                result = connection.execute(statement, {name: given[name] for name in statement.compile().params})
+                if result.returns_rows and {"id", "slot"} <= {*result.keys()}:
+                    claimed = [*result.all()]
+                    given["ids"] = [row.id for row in claimed]
+            claims.append({row.group_key for row in claimed})
+            connection.commit()
+    return claims[:-1]
+
+
+def judge_turns(place: Place, n: int, options: dict[str, Any], without: str = "nothing") -> None:
+    """Each claim of the printed SQL takes the next groups in turn, those that come next for the verb too."""
+    database = place.open()
+    by_verb, by_text = (
+        database.create_queue(name, groups="fair", payload="text", **options) for name in ("verb", "text")
+    )
+    for queue in (by_verb, by_text):
+        for group in GROUPS:
+            queue.push_many(["x"] * 6, group=group)
+    turns = [str(claim.group) for claim in [by_verb.pop() for _ in GROUPS] if claim]
+    assert {*turns} == {*GROUPS}
+    text = without_comments(script(printing(by_text), "pop", "text", by_text.definition, "ready"))
+    claims = groups_of_claims(place, by_text, n, [one for one in statements_in(text) if without not in one])
+    # A session begins with any group.
+    rounds = [turns[start:] + turns[:start] for start in range(len(turns))]
+    assert claims in [[{*chunk} for chunk in batched(round_ * 6, n)] for round_ in rounds]
+
+
+@only("sqlite", "postgresql", "mariadb")
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("design", IN_TURN)
+def test_printed_claims_of_a_session_serve_all_groups_in_turn(place: Place, design: str, n: int) -> None:
+    judge_turns(place, n, IN_TURN[design])
+
+
+@only("sqlite", "postgresql", "mariadb")
+def test_mutant_that_prints_no_turns(place: Place, kind: Kind) -> None:
+    """The printed SQL does not note which group was served last."""
+    notes = {"sqlite": "set served", "postgresql": "as last", "mariadb": "as numbered"}
+    with pytest.raises(AssertionError):
+        judge_turns(place, 1, {}, without=notes[kind.name])

@@ -89,8 +89,9 @@ _UNLOCKED = {"unlock": ""}
 # What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
 _GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
 _SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
-# What a claim of a fair queue runs before and after it: it learns and notes the group that was served last.
-_BEGUN, _SERVED = {"claim_ring": "fair"}, {"move_ring": "fair"}
+# What a claim of a fair queue runs before and after it: it learns and notes the group that was served last. On most
+# engines Python does, and the texts are only printed.
+_BEGUN, _SERVED = {"begin_ring": "fair"}, {"move_ring": "fair"}
 
 
 def _made(*texts: str) -> Operation:
@@ -98,7 +99,7 @@ def _made(*texts: str) -> Operation:
     return Operation(Effect.DDL, _LOCKED | dict.fromkeys(texts, "") | _UNLOCKED)
 
 
-# Two kinds of others are only printed, never run. `unlock`: a connection of ours frees its locks when it commits. The
+# Some others are only printed, never run. `unlock`: a connection of ours frees its locks when it commits. The
 # notifications of SQL Server are for consumers in T-SQL (docs/engines/sql-server.md): the engine itself polls, because
 # they have not been tested on a server yet.
 OPERATIONS: Mapping[str, Operation] = {
@@ -218,7 +219,7 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"read_claimed": "contended at_least_once", "read_taken": "contended at_most_once"}
         | _SPENT
         | _SERVED,
-        others="claim_find claim_many claim_alone claim_rooms lock_stripes note_stripes "
+        others="claim_find claim_many claim_ring claim_alone claim_rooms find_in_turn lock_stripes note_stripes "
         "free_slots claim_held claim_counts isolation_level lock_seen_slots lock_seen_stripes",
         printed="pop",
     ),

@@ -12,7 +12,7 @@ from tablequeue.engines.conditions import conditions
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, texts_for
 from tablequeue.engines.printed_notes import notes
-from tablequeue.engines.printed_values import examples, known, named, parameters, put
+from tablequeue.engines.printed_values import examples, found_between, known, named, parameters, put
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadInput
@@ -67,9 +67,13 @@ def script(
         )
     if statements := engine.composed(operation, table):
         headers = [_header(engine.render(name, table)) for name in table.used]
-        texts = [*headers, "".join(f"{statement};\n" for statement in statements).strip()]
+        body = "".join(f"{statement};\n" for statement in statements).strip()
+        texts = [*headers, put(engine, body, found_between(engine, operation, "", table))]
     else:
-        texts = [engine.render(name, table, state).strip() for name in chosen]
+        texts = [
+            put(engine, engine.render(name, table, state).strip(), found_between(engine, operation, name, table))
+            for name in chosen
+        ]
     if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
     text, same = engine.client.between.join(texts), known(engine, operation, table)

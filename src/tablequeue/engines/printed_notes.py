@@ -21,14 +21,19 @@ of the earlier ones, and leaves out a statement that has nothing to do.""",
 The claim gets as :n the least of its own :n, the tokens of the rate and the number of the locked places. The library
 leaves the claim out if that is 0.""",
     "ring": """\
-The parameters of the ring begin behind the group that was served last: see the text. A program that gives the same ones
-again serves the same group again.""",
+The library takes :served, the slot of the group that was served last, from the last message in the order of the turns.
+A program that gives the same one again serves the same group again.""",
+    "turns": """\
+Where the library passes a parameter from one statement to the next one, the slot of the group that was served last, an
+expression stands here. So the claims of a session serve all groups in turn, if each one has a :token of its own.""",
     "apart": """\
 The library takes in its caller's transaction. There it finds the messages on a second connection (`claim_find`), so it
 locks no gap at REPEATABLE READ. This script does not: run it at READ COMMITTED.""",
 }
-# The parameters by which a claim of a fair queue learns which group was served last.
-_OF_RING = {"served", "starts"}
+
+
+# What is printed around a claim of a fair queue.
+_OF_TURNS = {"begin_ring", "move_ring"}
 
 
 def notes(
@@ -52,14 +57,14 @@ def _applying(
     row = next((row for name, row in OPERATIONS.items() if operation in (name, row.printed)), None)
     if row is None or row.effect in (Effect.READ, Effect.DDL):
         return
-    if composed and composed[0] != "begin":
+    if composed and composed[0] != "begin" and "move_ring" not in chosen:
         yield "looks"
-    if not composed and (len(chosen) > 1 or {*chosen} & _in_sections(engine)):
+    if not composed and (len({*chosen} - _OF_TURNS) > 1 or {*chosen} & _in_sections(engine)):
         yield "steps"
     if not composed and {"grant_rate", "lock_slots"} & {*chosen}:
         yield "granted"
-    if given & _OF_RING:
-        yield "ring"
+    if "move_ring" in chosen:
+        yield "ring" if "served" in given else "turns"
     if operation == "take" and engine.looks_apart:
         yield "apart"
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.table import Table
+from tablequeue.engines.texts import chosen, texts_in
 from tablequeue.model.definition import Definition
 
 # Operations whose parameter `name` is that of a schedule.
@@ -131,6 +132,20 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
         "schema_version": str(engine.schema_version),
         "table": f"'{catalogue}'",
     }
+
+
+def found_between(engine: Engine, operation: str, text: str, table: Table) -> dict[str, str]:
+    """Return expressions for the parameters of a text that Python takes from the rows of other statements.
+
+    They are the texts of the folder `printed`, which may have the operation, and the name of the text, as conditions.
+    """
+    met = table.plan.met | {operation, text}
+    words = engine.words(table)
+    found = {
+        name: engine.filled_in("\n".join(chosen(of_parameter, met)), words, table)
+        for name, of_parameter in texts_in(engine.name, "printed").items()
+    }
+    return {name: expression for name, expression in found.items() if expression}
 
 
 def examples(engine: Engine, operation: str, definition: Definition) -> dict[str, str]:

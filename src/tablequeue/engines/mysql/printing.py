@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tablequeue.engines.mysql.messages import MySQLMessages
+from tablequeue.engines.mysql.packets import stored
 from tablequeue.engines.params import Params
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row, meets
@@ -66,6 +67,8 @@ class Script:
 
     def __init__(self, table: Table, one: Composed) -> None:
         self.statements: list[str] = []
+        self.looks: dict[str, list[str]] = {}
+        """The statements of each look whose rows the other ones need."""
         self.connection = self
         self._table, self._one = table, one
         self._row: Row = ()
@@ -74,10 +77,22 @@ class Script:
         return True
 
     def execute(self, statement: str, params: Mapping[str, Any]) -> None:
-        if (written := self.mogrify(statement, params)) not in self.statements:
-            self.statements.append(written)
         asked = (name for name in self._one.found if name.partition(".")[0] in self._table.used)
-        (self._row,) = [self._one.found[name] for name in asked if self._table.statement(name) == statement]
+        (name,) = [name for name in asked if self._table.statement(name) == statement]
+        self._row = self._one.found[name]
+        noted = self.looks.setdefault(name, []) if name in _LOOKS else self.statements
+        if (written := self.mogrify(statement, params)) not in noted:
+            noted.append(written)
+
+    def in_turn(self, params: Mapping[str, Any]) -> list[str]:
+        """Return the statements of a claim in turn, with SQL in place of what Python does between them."""
+        looks = "\n) union all (\n".join(self.looks["claim_ring"])
+        found = [stored(f"(\n{looks}\n)", tq_looked="json_arrayagg(json_array(id, slot))")]
+        for rooms in self.looks.get("claim_rooms", ()):
+            found.append(self._table.statement("find_in_turn.slots"))
+            found.append(stored(rooms, tq_rooms="json_arrayagg(json_array(slot, claims, room))"))
+        begin, wanted, moved = map(self._table.statement, ("find_in_turn.begin", "find_in_turn.wanted", "move_ring"))
+        return [begin, *found, wanted, *self.statements, self.mogrify(moved, params)]
 
     def fetchall(self) -> list[Row]:
         return [self._row]
@@ -112,5 +127,5 @@ def composed(messages: MySQLMessages, operation: str, table: Table) -> list[str]
             table.ring.served = Given("served")
             more: Any = {"n": Given("n", PLACES), "run": Given("run"), "low_water": 0}
             one.run(messages, script, table, given | more)
-            return script.statements
+            return script.in_turn(given) if script.looks else script.statements
     return []

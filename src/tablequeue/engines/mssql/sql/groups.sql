@@ -33,6 +33,21 @@ declare @now datetime2(6) = {now};
 {ring_of_groups}
 select top (1) slot from @ring order by newid();
 
+-- name: begin_ring
+-- In printed SQL only: a session begins behind a random slot. The context of the session keeps it.
+-- Index: none. Locks: none.
+if session_context({ring_of_session}) is null
+begin
+    declare @served bigint = cast(crypt_gen_random(8) as bigint);
+    exec sp_set_session_context {ring_of_session}, @served;
+end;
+
+-- name: move_ring
+-- In printed SQL only: note which group was served last, by its slot :served. If nothing was claimed, :served is null.
+-- Index: that of the state. Locks: shared ones while it reads.
+declare @served bigint = :served;
+if @served is not null exec sp_set_session_context {ring_of_session}, @served;
+
 -- name: claim_run
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
 -- lease. The run ends before the first one that is due later, and before one that is in progress in an open run. With

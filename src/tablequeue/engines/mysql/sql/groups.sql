@@ -78,6 +78,67 @@ where {claimable} and slot > :starts and slot <= :ends and (:high is null or id 
 order by slot, id
 limit :look;
 
+-- name: find_in_turn
+-- In printed SQL only: what Python does with the rows of claim_ring and claim_rooms, which are in @tq_looked and
+-- @tq_rooms. The messages to claim, in the order of the turns, are @tq_wanted. The session remembers which group was
+-- served last in the variable @`tablequeue.{table}.ring`, as the procedures do. It begins at a random slot.
+-- If the next group has 64 ready messages or more, Python looks again behind it, so that a claim of several has some of
+-- each group. This script looks once: such a claim has messages of that group alone. The next one begins behind it.
+-- Index: none. Locks: none.
+-- name: find_in_turn.begin
+set @`tablequeue.{table}.ring` = coalesce(
+    @`tablequeue.{table}.ring`, cast(conv(left(md5(uuid()), 16), 16, 10) as unsigned) >> 1
+);
+-- name: find_in_turn.slots
+select json_arrayagg(slot) into @tq_slots
+from (
+    select distinct slot from json_table(@tq_looked, '$[*]' columns (slot bigint path '$[1]')) as looked
+) as found;
+-- name: find_in_turn.wanted
+select
+    -- [group_limited]
+    json_arrayagg(json_array(id, slot)) into @tq_wanted
+    -- [else]
+    json_arrayagg(id) into @tq_wanted
+    -- [end]
+from (
+    select message.id, message.slot
+    from (
+        select id, slot, row_number() over (partition by slot order by id) as number
+        from json_table(@tq_looked, '$[*]' columns (id bigint path '$[0]', slot bigint path '$[1]')) as looked
+    ) as message
+    -- [group_limited]
+    join json_table(@tq_rooms, '$[*]' columns (slot bigint path '$[0]', room bigint path '$[2]')) as given
+        on given.slot = message.slot and message.number <= given.room
+    -- [end]
+    order by message.number, message.slot <= @`tablequeue.{table}.ring`, message.slot
+    limit 1000000
+) as sorted;
+
+-- name: move_ring
+-- In printed SQL only: note which group was served last.
+-- Index: the primary key. Locks: none.
+set @`tablequeue.{table}.ring` = coalesce((
+    select slot
+    from (
+        select slot, row_number() over (partition by slot order by id) as number
+        from (
+            -- [at_least_once]
+            select message.id, message.slot
+            from json_table(@tq_ids, '$[*]' columns (id bigint path '$')) as given
+            straight_join {queue} as message force index (primary) on message.id = given.id
+            -- [at_most_once]
+            select message.id, cast(conv(left(md5(coalesce(group_key, '')), 16), 16, 10) as unsigned) >> 1 as slot
+            from json_table(@tq_ids, '$[*]' columns (id bigint path '$')) as given
+            straight_join {history} as message force index (primary) on message.id = given.id
+            -- [end]
+            where token = :token
+        ) as claimed
+    ) as numbered
+    order by number desc, slot <= @`tablequeue.{table}.ring` desc, slot desc
+    limit 1
+), @`tablequeue.{table}.ring`);
+
 -- name: claim_run
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
 -- lease: lock the first one, find the others without locks, lock those that no other transaction is changing, and mark

@@ -96,6 +96,11 @@ with recursive ring (segment, slot, above, number, id) as (
     -- [end]
 )
 
+-- name: random_group
+-- The slot of a random one of up to :n groups.
+{ring_of_groups of_n}
+select slot from ring where id is not null order by random() limit 1
+
 -- name: wanted_group
 -- [up_to_high with_room]
 next.room > 0 and next.id <= coalesce(cast(:high as bigint), next.id)

@@ -75,8 +75,25 @@ drop function if exists {queue}__closed(text[]);
 -- name: claim_ring
 -- The slot of a random one of up to :n groups that have something ready, in turn. A process begins behind it.
 -- Index: {table}__ready, one look for each group. Locks: none.
-{ring_of_groups of_n}
-select slot from ring where id is not null order by random() limit 1;
+{random_group};
+
+-- name: begin_ring
+-- In printed SQL only: a session without a setting tablequeue.{ring_of_session} gets a group to begin behind, as
+-- claim_ring chooses it.
+-- Index: {table}__ready, one look for each group. Locks: none.
+select set_config('tablequeue.{ring_of_session}', cast(coalesce((
+    {random_group}
+), served) as text), false)
+from (select hashtextextended(cast(gen_random_uuid() as text), 0) as served offset 0) as beginning
+where coalesce(current_setting('tablequeue.{ring_of_session}', true), '') = '';
+
+-- name: move_ring
+-- In printed SQL only: note in the setting tablequeue.{ring_of_session} which group was served last, by its slot
+-- :served. If nothing was claimed, :served is null.
+-- Index: that of the state. Locks: none.
+select set_config('tablequeue.{ring_of_session}', cast(served as text), false)
+from (select cast(:served as bigint) as served) as last
+where served is not null;
 
 -- name: claim_run
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
