@@ -219,6 +219,12 @@ def test_the_past_is_a_time_too(db: Database, clock: Clock) -> None:
     assert queue.history()[0].pushed_at.year == 1999
 
 
+def test_a_clock_is_moved_in_its_block_alone() -> None:
+    with pytest.raises(BadInput, match=r"outside of its block, so nothing would set it right\. Write `with Clock"):
+        Clock().advance(1)
+    assert moved_by.ahead is None
+
+
 WRONG = {
     "naive": (lambda clock: clock.move_to(datetime(2030, 1, 1)), "does not say its time zone"),
     "text": (lambda clock: clock.move_to("2030"), "'2030' does not say its time zone"),

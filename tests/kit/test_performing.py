@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from threading import Event
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 import tablequeue
 from tablequeue import Backoff, Claim, Database, LeaseLost
+from tablequeue.aio import connect as connect_async
 from tablequeue.errors import BadInput, QueueNotFound
 from tablequeue.testing import (
     Killed,
@@ -247,6 +251,10 @@ def test_a_batch_that_is_killed_is_delivered_again(db: Database) -> None:
     assert queue.stats().dead == 2
 
 
+async def fails(message: Claim) -> None:
+    pytest.fail("no")
+
+
 # -- asyncio -----------------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +282,83 @@ def test_async_handlers_run_in_the_loop_of_the_test(db: Database) -> None:
 
 async def lambda_that_waits(message: Claim) -> None:
     await asyncio.sleep(60)
+
+
+def test_a_cancellation_waits_for_the_step_that_is_under_way(db: Database) -> None:
+    """Else the drain that is given up would go on beside the next one."""
+    queue = db.create_queue("emails")
+    queue.push_many(range(3))
+    began, end = Event(), Event()
+
+    def handler(message: Claim) -> None:
+        began.set()
+        assert end.wait(60)
+
+    async def main() -> None:
+        task = asyncio.create_task(aio.drain(Handler("emails", handler), db))
+        await asyncio.to_thread(began.wait, 60)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert (queue.stats().in_progress, queue.stats().ready) == (1, 2)
+
+
+@pytest.mark.parametrize("handler", [lambda message: pytest.fail("no"), fails], ids=["thread", "task"])
+def test_what_ends_a_test_of_asyncio_is_no_failure_of_a_message(handler: Any) -> None:
+    with pytest.raises(pytest.fail.Exception):
+        perform(handler, 1)
+    with pytest.raises(pytest.fail.Exception):
+        asyncio.run(aio.perform(handler, 1))
+
+
+ASYNC_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "mariadb": "mariadb+aiomysql"}
+
+
+def test_the_transaction_of_an_async_session_is_rolled_back(db: Database, place: Place) -> None:
+    pytest.importorskip("aiomysql")
+    queue = db.create_queue("emails")
+
+    async def main() -> None:
+        url = sa.make_url(place.url)
+        engine = create_async_engine(url.set(drivername=ASYNC_DRIVERS[url.get_backend_name()]))
+        async with await connect_async(place.url, schema=place.schema) as own, engine.connect() as connection:
+            transaction = await connection.begin()
+            inside = await connection.run_sync(lambda sync: in_transaction(sync, schema=place.schema))
+            session = AsyncSession(connection, join_transaction_mode="create_savepoint")
+            other = await own.queue("emails")
+            await other.push(7, connection=session)
+            await session.commit()
+
+            async def handler(message: Claim) -> Any:
+                await other.push(message.payload + 1, connection=session)
+                await session.commit()
+                return message.payload
+
+            drained = await connection.run_sync(lambda _: drain(Handler("emails", once(handler)), inside))
+            assert [one.state for one in drained] == ["completed", "completed"]
+            await connection.run_sync(lambda _: assert_pushed(inside.queue("emails"), count=2))
+            await session.close()
+            await transaction.rollback()
+        await engine.dispose()
+
+    asyncio.run(main())
+    assert_pushed(queue, count=0)
+
+
+def once(handler: Any) -> Any:
+    """Return an async handler that calls the other one at its first message."""
+    called: list[Claim] = []
+
+    async def calls(message: Claim) -> Any:
+        called.append(message)
+        return await handler(message) if len(called) == 1 else None
+
+    return calls
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------

@@ -136,6 +136,19 @@ def test_a_message_was_pushed_whatever_has_become_of_it(db: Database) -> None:
     ]
 
 
+def test_a_message_that_moves_meanwhile_counts_once(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = db.create_queue("emails")
+    queue.push(1)
+    history = queue.history
+
+    def finished_before(*args: Any, **options: Any) -> list[Message]:
+        queue.complete_many(queue.pop_many(1))
+        return history(*args, **options)
+
+    monkeypatch.setattr(queue, "history", finished_before)
+    assert_pushed(queue, 1, count=1)
+
+
 @pytest.mark.parametrize("payload", ["text", "bytes"])
 def test_every_type_of_payload_is_compared(db: Database, payload: Any) -> None:
     queue = db.create_queue("files", payload=payload)

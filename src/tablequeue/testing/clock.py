@@ -23,11 +23,16 @@ class Clock:
     One that was not moved costs nothing: the database's clock decides.
     """
 
+    def __init__(self) -> None:
+        self._entered = False
+
     def __enter__(self) -> Self:
         self._before = clock.ahead
+        self._entered = True
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._entered = False
         clock.ahead = self._before
 
     def now(self) -> datetime:
@@ -41,6 +46,11 @@ class Clock:
 
     def move_to(self, time: datetime) -> datetime:
         """Move the clock to an aware time, and return it. It may be before now: then what is there is of the future."""
+        if not self._entered:
+            raise BadInput(
+                "The clock is moved outside of its block, so nothing would set it right.",
+                "Write `with Clock() as clock:`, or use the fixture tablequeue_clock.",
+            )
         if not isinstance(time, datetime) or time.utcoffset() is None:
             raise BadInput(f"{time!r} does not say its time zone.", "Give an aware datetime.")
         if not FIRST_NOW <= time <= LAST_NOW:

@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy.util import await_only
 
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, LeaseLost
@@ -19,6 +22,7 @@ from tablequeue.worker.outcome import DeadLetter, Done, Finished, Outcome, Retry
 from tablequeue.worker.pool import Assignment, Pool, PoolOwner, ThreadPool, TimedOut
 from tablequeue.worker.tasks import TaskPool
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # What a worker takes for the failure of a message. Anything else ends the test: Ctrl-C, and `pytest.fail()` and
@@ -132,15 +136,15 @@ async def run_async(steps: Callable[[], Steps[T]]) -> T:
     sent: Sequence[Outcome] | None = None
     try:
         while True:
-            step = await asyncio.to_thread(_step, work, sent)
+            step = await _to_end(_step, work, sent)
             if not isinstance(step, Call):
                 return step[0]
             if step.handler.is_async:
                 sent = await _Tasks(step.handler).outcomes(step.assignment)
             else:
-                sent = await asyncio.to_thread(_Thread(step.handler).outcomes, step.assignment)
+                sent = await _to_end(_Thread(step.handler).outcomes, step.assignment)
     finally:
-        await asyncio.to_thread(work.close)
+        await _to_end(work.close)
 
 
 # -- private -----------------------------------------------------------------------------------------------------------
@@ -184,14 +188,28 @@ class _Tasks(TaskPool):
 def _called(call: Call, loop: asyncio.Runner) -> Sequence[Outcome] | None:
     if not call.handler.is_async:
         return _Thread(call.handler).outcomes(call.assignment)
+    outcomes = _Tasks(call.handler).outcomes(call.assignment)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return loop.run(_Tasks(call.handler).outcomes(call.assignment))
-    raise BadInput(
-        f"The handler of {call.handler.queue!r} is async, and was called in an event loop without await.",
-        "Call await aio.perform() or await aio.drain(), after: from tablequeue.testing import aio.",
-    )
+        return loop.run(outcomes)
+    try:
+        return await_only(outcomes)  # in `run_sync` of an async connection
+    except MissingGreenlet:
+        raise BadInput(
+            f"The handler of {call.handler.queue!r} is async, and was called in an event loop without await.",
+            "Call await aio.perform() or await aio.drain(), after: from tablequeue.testing import aio.",
+        ) from None
+
+
+async def _to_end(call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Make a call in a thread. A cancellation waits for its end: the next one would be made beside it."""
+    future = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise
 
 
 def _step(work: Steps[T], sent: Sequence[Outcome] | None) -> Call | tuple[T]:

@@ -41,11 +41,11 @@ def perform(
 
     handler   a function, or a `Handler`, which also has a time-out, and says whether messages come in batches:
               `work.handlers["emails"]`. An async one runs in an event loop of its own; in a test with an event loop,
-              use `await tablequeue.testing.aio.perform(...)`.
+              use `await tablequeue.testing.aio.perform(...)`, or call this in `run_sync` of an async connection.
     queue     the queue whose options count: the type of its payload, attempts, backoff, results and so on. Its limits
               and its groups do not, and other messages in it are neither seen nor changed: the message is in a queue
-              of its own, in the same database, which is dropped afterwards. None: in a database of its own, with the
-              default options.
+              of its own, with a name of its own, in the same database, which is dropped afterwards. None: in a database
+              of its own, with the default options.
     attempt   the number of this attempt, from 1: attempts before it have failed.
     group, key, priority, headers   what the message has besides its payload.
 

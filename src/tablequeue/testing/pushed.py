@@ -85,12 +85,13 @@ def _as_stored(queue: Consumer, name: str, value: Any) -> Any:
 
 
 def _all(queue: Consumer) -> list[Message]:
-    found = [message for batch in in_batches(context_of(queue), *STATES) for message in batch]
+    """Return the messages of the queue and of its history. One that is finished between the reads is in both."""
+    found = {message.id: message for batch in in_batches(context_of(queue), *STATES) for message in batch}
     after: int | None = None
     while queue.definition.keeps_history and (page := queue.history(BATCH, after=after)):
-        found += page
+        found |= {message.id: message for message in page}
         after = page[-1].id
-    return sorted(found, key=lambda message: message.id)
+    return [found[id] for id in sorted(found)]
 
 
 def _differences(message: Message, expected: Mapping[str, Any]) -> list[str]:

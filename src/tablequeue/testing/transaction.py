@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
+from tablequeue.aio.database import own_url
 from tablequeue.database import Database
 from tablequeue.engines import check_kind, engine_class
 from tablequeue.engines.connection import Cursor
@@ -45,12 +46,13 @@ def in_transaction(
     check_kind(own.dialect.name)
     if not own.in_transaction():
         own.begin()
-    dbapi: Any = own.connection.driver_connection
-    if getattr(dbapi, "in_transaction", True) is False:
+    if getattr(own.connection.driver_connection, "in_transaction", True) is False:
         # The driver of SQLite begins one only before a change. A savepoint before that would be a transaction itself,
         # and its release a commit.
-        dbapi.execute("begin")
-    engine = engine_class(own.dialect.name)(own.dialect, schema)
+        own.connection.cursor().execute("begin")
+    # The statements are those of the synchronous driver: a cursor of an async one translates them.
+    dialect = sa.create_engine(own_url(own.engine.url)).dialect if own.dialect.is_async else own.dialect
+    engine = engine_class(own.dialect.name)(dialect, schema)
     return Database(own.engine, TransactionRunner(own.engine, engine, given), None)
 
 
