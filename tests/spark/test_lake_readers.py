@@ -28,6 +28,7 @@ from pyiceberg import expressions as ice
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import tablequeue
+from tablequeue.bulk.archive import archive
 from tablequeue.spark.pipeline import files
 from tablequeue.spark.pipeline.sinks import Batch
 from tests.spark.test_lakes import TABLE, Lake
@@ -233,6 +234,15 @@ def test_a_filter_finds_in_iceberg_what_was_written(spark: Any, lake: Lake, seed
     by_polars(pl.scan_iceberg(read), table)
     by_duckdb(read.scan().to_arrow(), table)
     catalogue.close()
+
+
+def test_polars_reads_the_folder_of_an_archive(tmp_path: Path) -> None:
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'queues.db'}") as database:
+        queue = database.create_queue("mails")
+        queue.push_many(range(3))
+        queue.complete_many(queue.pop_many(3))
+        assert archive(queue, tmp_path / "lake", 0) == 3
+    assert sorted(pl.read_parquet(tmp_path / "lake")["payload"]) == ["0", "1", "2"]
 
 
 def without_a_column(said: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from tablequeue import Database, Message, Queue
 from tablequeue.bulk import archive as module
 from tablequeue.bulk import folder
 from tablequeue.bulk.archive import archive
+from tablequeue.bulk.identity import identity_of
 from tablequeue.errors import ArchiveRefused, BadInput, QueueNotFound
 from tablequeue.ext import context_of
 from tablequeue.model.message import load_errors
@@ -125,13 +126,12 @@ def test_only_what_is_old_goes_and_each_run_adds_a_file(queue: Queue, lake: Path
     assert archive(queue, lake, 8.000001, now=at(10)) == 0
     assert archive(queue, lake, 8, now=at(10)) == 1
     check_complete(queue, lake, before)
-    assert sorted(path.name for path in lake.iterdir()) == [
-        "_archive.json",
-        "_lock",
-        "messages-00000001.parquet",
-        "messages-00000002.parquet",
-    ]
+    first, *others = sorted(path.name for path in lake.iterdir())
+    assert others == ["_lock", "messages-00000001.parquet", "messages-00000002.parquet"]
+    assert first == "_archive-{}-{}".format(*identity_of(queue))
     assert pq.read_table(lake).num_rows == 3
+    # polars passes over empty files, and refuses the folder for any other one.
+    assert {each.name for each in lake.iterdir() if each.stat().st_size} == {*others[1:]}
 
 
 def test_a_message_in_progress_of_a_queue_at_most_once_stays(
@@ -185,15 +185,16 @@ def test_files_and_reads_are_bounded(queue: Queue, lake: Path, monkeypatch: pyte
 def test_a_folder_is_of_one_queue(db: Database, queue: Queue, lake: Path) -> None:
     other = filled(db.create_queue("other"))
     archive(queue, lake, 0, now=at(1000))
-    assert "the queue 'work'" in refuses(BadInput, archive, other, lake, 0).cause
+    assert identity_of(queue).table in refuses(BadInput, archive, other, lake, 0).cause
     assert len(history(other)) == 9
     queue.drop()
     again = filled(db.create_queue("work", payload="text"))
     assert "correct" in refuses(BadInput, archive, again, lake, 0).remedy
     assert len(history(again)) == 9
     refuses(QueueNotFound, archive, queue, lake, 0)
-    (lake / "_archive.json").write_text("{}")
-    refuses(BadInput, archive, again, lake, 0)
+    (lake / "_archive-{}-{}".format(*identity_of(again))).touch()
+    assert "two queues" in refuses(BadInput, archive, again, lake, 0).cause
+    assert len(history(again)) == 9
 
 
 def test_a_renamed_queue_goes_on(db: Database, queue: Queue, lake: Path) -> None:

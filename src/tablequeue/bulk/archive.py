@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from tablequeue.bulk import folder
 from tablequeue.bulk.arrow import Range, batch_of, bounds, columns
-from tablequeue.bulk.folder import MOVE_AWAY, Owner
+from tablequeue.bulk.folder import MOVE_AWAY
 from tablequeue.bulk.identity import identity_of
 from tablequeue.bulk.tables import need
 from tablequeue.consumer import Consumer
@@ -116,12 +116,6 @@ def archive(
     return total
 
 
-def owner(queue: Consumer) -> Owner:
-    """Return what an archive says about the queue whose messages it has."""
-    identity = identity_of(queue)
-    return Owner(identity.database, queue.name, identity.table)
-
-
 def schema(queue: Consumer) -> pa.Schema:
     """Return the columns of an archive: those of the history, and the result as JSON."""
     return columns(queue, "history").append(pa.field("result", pa.string()))
@@ -129,7 +123,7 @@ def schema(queue: Consumer) -> pa.Schema:
 
 def files_in(lake: Path, queue: Consumer) -> list[str]:
     """Return the files of the archives of a queue: those in the folders of a lake, and of Iceberg in the catalogue."""
-    context, whose = context_of(queue), owner(queue)
+    context, whose = context_of(queue), identity_of(queue)
     found = [str(path) for path in folder.files_in(lake, whose)]
     if any((each / "_delta_log").is_dir() for each in lake.iterdir()):
         need("deltalake", "delta")
@@ -149,7 +143,7 @@ def _opened(
     queue: Consumer, to: str | Path, format: Format, warehouse: str | Path | None
 ) -> AbstractContextManager[Archive]:
     """Open an archive, or make it."""
-    context, whose, kinds = context_of(queue), owner(queue), schema(queue)
+    context, whose, kinds = context_of(queue), identity_of(queue), schema(queue)
     if warehouse is not None and format != "iceberg":
         raise BadInput("A warehouse is given, which only Iceberg has.", "Leave it out, or choose the format iceberg.")
     if format == "parquet":

@@ -11,7 +11,8 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from tablequeue.bulk.folder import Owner, busy, check_owner, parsed, unreadable
+from tablequeue.bulk.folder import busy, check_owner, parsed, text_of, unreadable
+from tablequeue.bulk.identity import Identity
 from tablequeue.bulk.tables import ARCHIVE, BATCH, Batch, absolute, columns, numbered
 from tablequeue.errors import BadInput
 
@@ -24,7 +25,7 @@ class DeltaArchive:
     Makes the table if it is not there. Raises `BadInput` for a table or a folder that is no archive of this queue.
     """
 
-    def __init__(self, path: str, owner: Owner, schema: pa.Schema) -> None:
+    def __init__(self, path: str, owner: Identity, schema: pa.Schema) -> None:
         self.path = absolute(path)
         with _refusals(self.path):
             if not DeltaTable.is_deltatable(self.path):
@@ -57,26 +58,26 @@ class DeltaArchive:
                 self._table, numbered(messages, number), mode="append", commit_properties=once, writer_properties=WRITER
             )
 
-    def _make(self, owner: Owner, schema: pa.Schema) -> None:
+    def _make(self, owner: Identity, schema: pa.Schema) -> None:
         if Path(self.path).is_dir() and any(not file.name.startswith(".") for file in Path(self.path).iterdir()):
             raise BadInput(
                 f"{self.path} has other files, and is no Delta table.", "Name an empty folder, or a new one."
             )
         try:
-            DeltaTable.create(self.path, schema, configuration={ARCHIVE: owner.text()}, raise_if_key_not_exists=False)
+            DeltaTable.create(self.path, schema, configuration={ARCHIVE: text_of(owner)}, raise_if_key_not_exists=False)
         except DeltaError:
             # Another program may have made it meanwhile.
             if not DeltaTable.is_deltatable(self.path):
                 raise
 
 
-def owner_of(table: DeltaTable, path: Path | str) -> Owner | None:
+def owner_of(table: DeltaTable, path: Path | str) -> Identity | None:
     """Return whose archive a table is; None if it is none."""
     text = table.metadata().configuration.get(ARCHIVE)
     return None if text is None else parsed(text, f"The property {ARCHIVE} of {path}")
 
 
-def files_in(lake: Path, owner: Owner) -> list[str]:
+def files_in(lake: Path, owner: Identity) -> list[str]:
     """Return the files of the archives of a queue that are Delta tables in the folders of a lake."""
     found: list[str] = []
     for folder in lake.iterdir():
@@ -84,7 +85,7 @@ def files_in(lake: Path, owner: Owner) -> list[str]:
             with _refusals(folder):
                 table = DeltaTable(folder)
                 theirs = owner_of(table, folder)
-                if theirs is not None and theirs.has_same(owner):
+                if theirs == owner:
                     table.to_pyarrow_dataset()  # refuses what the files alone do not say, such as deleted rows
                     found += table.file_uris()
     return found

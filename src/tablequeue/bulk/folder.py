@@ -1,11 +1,12 @@
 """The folder of an archive: Parquet files, numbered from 1, which programs add one at a time.
 
-_archive.json               the database and the queue whose messages these are
+_archive-DATABASE-TABLE     empty: its name says which messages these are, by the identity of the database
 messages-00000001.parquet   and so on: the messages
-_lock                       held by the program that writes
+_lock                       empty, held by the program that writes
 
-A file gets its name when all of it is on the disk, and never changes after that. A crash leaves a hidden file at most,
-which nobody reads, and the next archive deletes it.
+Programs that read all files of a folder, such as polars, pass over empty ones. A file gets its name when all of it is
+on the disk, and never changes after that. A crash leaves a hidden file at most, which no program but polars reads, and
+the next archive deletes it.
 """
 
 from __future__ import annotations
@@ -19,32 +20,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tablequeue.bulk.identity import Identity
 from tablequeue.errors import ArchiveRefused, BadInput
 
 VERSION = 1
-OWNER = "_archive.json"
-"""The file that makes a folder an archive."""
 MOVE_AWAY = "Restore it from a copy, or move it away: the next archive writes again what is still in the history."
+# The file that makes a folder an archive.
+_OWNER = re.compile(r"_archive-([0-9a-f]+)-(.+)")
 _FILE = re.compile(r"messages-(\d{8,})\.parquet")
-
-
-class Owner(NamedTuple):
-    """Whose messages an archive has: of which database, by its identity, and of which queue. See `bulk.identity`."""
-
-    database: str
-    queue: str
-    table: str
-
-    def has_same(self, other: Owner) -> bool:
-        """Whether the messages are of the same queue, which may have had another name."""
-        return (self.database, self.table) == (other.database, other.table)
-
-    def text(self) -> str:
-        return json.dumps({"version": VERSION, **self._asdict()}, indent=2)
 
 
 class File(NamedTuple):
@@ -60,50 +48,53 @@ class File(NamedTuple):
             raise unreadable(self.path, error) from None
 
 
-def owner_of(folder: Path) -> Owner | None:
-    """Return whose archive the folder is; None if it is none."""
-    path = folder / OWNER
-    try:
-        return parsed(path.read_text("utf-8"), path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def owner_of(folder: Path) -> Identity | None:
+    """Return whose archive the folder is; None if it is none. `BadInput` if it has two owners."""
+    found = [match for each in folder.iterdir() if (match := _OWNER.fullmatch(each.name))] if folder.is_dir() else []
+    if len(found) > 1:
+        raise BadInput(
+            f"{folder} is the archive of two queues: {' and '.join(sorted(each[0] for each in found))}.",
+            "Delete the file that is wrong.",
+        )
+    return Identity(found[0][1], unquote(found[0][2])) if found else None
 
 
-def parsed(text: str, place: Path | str) -> Owner:
-    """Return whose archive it is, by `Owner.text`. `BadInput` if it is no such text."""
+def text_of(owner: Identity) -> str:
+    """What the property of a table says of its owner."""
+    return json.dumps({"version": VERSION, **owner._asdict()}, indent=2)
+
+
+def parsed(text: str, place: Path | str) -> Identity:
+    """Return whose archive it is, by `text_of`. `BadInput` if it is no such text."""
     try:
         values = json.loads(text)
         if values.pop("version") == VERSION:
-            return Owner(**values)
+            return Identity(**values)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(f"{place} cannot be read.", "Restore it, or name another place.") from None
     raise BadInput(f"{place} was made by another version of tablequeue.", "Name another place.")
 
 
-def check_owner(found: Owner, owner: Owner, place: Path | str, said_in: Path | str) -> None:
+def check_owner(found: Identity, owner: Identity, place: Path | str, said_in: str) -> None:
     """Refuse the archive of another queue or database."""
-    if not found.has_same(owner):
+    if found != owner:
         raise BadInput(
-            f"{place} has the messages of the queue {found.queue!r} (table {found.table}) of the database with the "
-            f"identity {found.database}, not those of {owner.queue!r} (table {owner.table}) of {owner.database}.",
+            f"{place} has the messages of the table {found.table} of the database with the identity {found.database}, "
+            f"not those of {owner.table} of {owner.database}.",
             f"Name another place; if the database was declared a copy by mistake, correct {said_in}.",
         )
 
 
-def files_in(lake: Path, owner: Owner) -> list[Path]:
+def files_in(lake: Path, owner: Identity) -> list[Path]:
     """Return the files of the archives of a queue that are in the folders of a lake."""
     found = ((folder, owner_of(folder)) for folder in lake.iterdir())
     return [
-        path
-        for folder, theirs in found
-        if theirs is not None and theirs.has_same(owner)
-        for path in folder.iterdir()
-        if _FILE.fullmatch(path.name)
+        path for folder, theirs in found if theirs == owner for path in folder.iterdir() if _FILE.fullmatch(path.name)
     ]
 
 
 @contextmanager
-def opened(path: Path, owner: Owner) -> Iterator[Folder]:
+def opened(path: Path, owner: Identity) -> Iterator[Folder]:
     """Open the archive in a folder for this process alone, or make it.
 
     Raises `BadInput` for the archive of another queue or database, for a folder with other files, and for one that
@@ -117,11 +108,11 @@ def opened(path: Path, owner: Owner) -> Iterator[Folder]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system, however this process ends
         except BlockingIOError:
             raise busy(path) from None
+        if owner_of(path) is None:
+            (path / f"_archive-{owner.database}-{quote(owner.table, safe='')}").touch()
+            _sync(path)
         found = owner_of(path)
-        if found is None:
-            _publish(path / OWNER, lambda file: file.write(owner.text().encode()))
-        else:
-            check_owner(found, owner, path, path / OWNER)
+        check_owner(found or owner, owner, path, "the name of its file _archive-...")
         for left in path.glob(".*.new"):
             left.unlink(missing_ok=True)
         yield Folder(path)

@@ -12,7 +12,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import StaticTable, Table
 
 from tablequeue.bulk.catalogue import PROPERTIES, BatchIsThere, Catalogue
-from tablequeue.bulk.folder import Owner, busy, check_owner, parsed
+from tablequeue.bulk.folder import busy, check_owner, parsed, text_of
+from tablequeue.bulk.identity import Identity
 from tablequeue.bulk.tables import ARCHIVE, BATCH, Batch, check_name, columns, numbered
 from tablequeue.engines.engine import Engine
 from tablequeue.errors import ArchiveRefused, BadInput
@@ -25,14 +26,14 @@ class IcebergArchive:
     """
 
     def __init__(
-        self, database: sa.Engine, engine: Engine, name: str, warehouse: str | None, owner: Owner, schema: pa.Schema
+        self, database: sa.Engine, engine: Engine, name: str, warehouse: str | None, owner: Identity, schema: pa.Schema
     ) -> None:
         check_name(name)
         self._engine = engine
         self.path = f"The Iceberg table {name}"
         with self._refusals():
             self._catalogue = Catalogue(database, engine.schema, ARCHIVE, 1, warehouse)
-            properties = {**PROPERTIES, ARCHIVE: owner.text()}
+            properties = {**PROPERTIES, ARCHIVE: text_of(owner)}
             self._table = self._catalogue.opened(name, columns(schema), properties=properties)
         found = owner_of(self._table, name)
         if found is None:
@@ -69,18 +70,18 @@ class IcebergArchive:
             raise refusal or error from None
 
 
-def owner_of(table: Table, name: str) -> Owner | None:
+def owner_of(table: Table, name: str) -> Identity | None:
     """Return whose archive a table is; None if it is none."""
     text = table.properties.get(ARCHIVE)
     return None if text is None else parsed(text, f"The property {ARCHIVE} of {name}")
 
 
-def files_of(database: sa.Engine, schema: str | None, owner: Owner) -> list[str]:
+def files_of(database: sa.Engine, schema: str | None, owner: Identity) -> list[str]:
     """Return the files of the archives of a queue that are Iceberg tables in the catalogue of the database."""
     found: list[str] = []
     for name, location in Catalogue(database, schema, ARCHIVE, 1).locations().items():
         theirs = _owner_at(location, name)
-        if theirs is not None and theirs.has_same(owner):
+        if theirs == owner:
             for task in StaticTable.from_metadata(location).scan().plan_files():
                 if task.delete_files:
                     raise ArchiveRefused(
@@ -93,5 +94,5 @@ def files_of(database: sa.Engine, schema: str | None, owner: Owner) -> list[str]
 # A report looks for the archives of each of its queues, twice. To read the metadata of a table takes 2 ms, and more if
 # it has many snapshots.
 @lru_cache(maxsize=10_000)
-def _owner_at(location: str, name: str) -> Owner | None:
+def _owner_at(location: str, name: str) -> Identity | None:
     return owner_of(StaticTable.from_metadata(location), name)
