@@ -104,8 +104,10 @@ class TestOnOneEngine:
     def test_a_numbered_batch_of_a_writer_once(self, spark: Any, place: Place) -> None:
         queue = place.open().create_queue("work")
         frame = spark.range(3).selectExpr("to_json(struct(id)) as payload")
-        for number in (1, 1, 0, 2):
+        for number in (1, 1, 2):
             write(frame, place, queue, writer="etl", batch=number)
+        with pytest.raises(Exception, match="is of another checkpoint"):
+            write(frame, place, queue, writer="etl", batch=0)
         assert queue.stats().ready == 6
         assert json.loads(json.dumps(queue.peek(1)[0].payload)) == {"id": 0}
 

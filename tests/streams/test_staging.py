@@ -60,13 +60,17 @@ def check_all_at_once(queue: Queue, other: Queue, write: str) -> None:
 
 
 def check_once(queue: Queue, other: Queue, write: str) -> None:
-    """A repeated batch adds nothing."""
-    for number, added in ((3, True), (3, False), (2, False), (4, True)):
+    """A repeated batch adds nothing. One before it is of another checkpoint, and refused."""
+    for number, added in ((3, True), (3, False), (4, True)):
         each = uuid.uuid4().hex
         one = staged(queue, each, payload=["x"])
         pushed = staging.publish(queue, each, [one], writer="query", batch=number)
         assert (pushed == 1) is added
+    one = staged(queue, write, payload=["x"])
+    error = refuses(BadInput, staging.publish, queue, write, [one], writer="query", batch=3)
+    assert "'query' has written batch 4" in error.cause
     assert other.stats().ready == 2
+    assert staging.publish(queue, write, [one], writer="another", batch=3) == 1
 
 
 def check_keys(queue: Queue, other: Queue, write: str) -> None:
@@ -257,6 +261,15 @@ def forgets_the_writer(engine: Any) -> Any:
     return with_parts(engine, {"staging": Forgets})
 
 
+def takes_an_older_batch_for_a_repetition(engine: Any) -> Any:
+    class Takes(type(engine.staging)):  # type: ignore[misc]
+        def writer_last(self, cursor: Any, table: Any, params: Any) -> int:
+            number: int = params["batch"]
+            return number
+
+    return with_parts(engine, {"staging": Takes})
+
+
 def looks_for_no_key(engine: Any) -> Any:
     class Looks(type(engine.staging)):  # type: ignore[misc]
         def staged_taken(self, cursor: Any, table: Any, params: Any) -> list[str]:
@@ -268,6 +281,7 @@ def looks_for_no_key(engine: Any) -> Any:
 MUTANTS = [
     (publishes_every_attempt, check_all_at_once),
     (forgets_the_writer, check_once),
+    (takes_an_older_batch_for_a_repetition, check_once),
     (looks_for_no_key, check_keys),
 ]
 

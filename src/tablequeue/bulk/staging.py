@@ -111,9 +111,10 @@ def publish(
 ) -> int | None:
     """Push what these attempts staged, all at once, and return how many messages. A crash publishes all or nothing.
 
-    A `writer` numbers its writes by `batch`: a write whose number is not above the last one adds nothing, and returns
-    None. `BadInput` if the name of the writer or of the producer is longer than 255 characters: SQL Server would cut it
-    off silently, two writers could become one, and the writes of the second would add nothing.
+    A `writer` numbers its writes by `batch`: a write with the last number adds nothing, and returns None. `BadInput` if
+    its number is lower, as after a checkpoint was deleted. `BadInput` also if the name of the writer or of the producer
+    is longer than 255 characters: SQL Server would cut it off silently, two writers could become one, and the writes of
+    the second would add nothing.
     """
     context = context_of(queue).current()
     engine = context.engine
@@ -141,6 +142,13 @@ def publish(
 
     def move(cursor: Any, table: Any, params: Params) -> int | None:
         if writer is not None and not engine.staging.writer_advance(cursor, table, params):
+            last = engine.staging.writer_last(cursor, table, params)
+            if batch < last:  # Spark repeats its last batch, and no other
+                raise BadInput(
+                    f"The writer {writer!r} has written batch {last} into {queue.name!r}, so this batch {batch} is of "
+                    "another checkpoint, and would be taken for an older one.",
+                    "Give each checkpoint a writer of its own, such as one with the id of its query.",
+                )
             engine.staging.unstage(cursor, table, params)
             return None
         if keyed:

@@ -338,6 +338,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
+    "writer_last": Operation(Effect.READ),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, others="publish_keyed"),
     "unstage": Operation(Effect.STEP, {"unstage": ""}, others="topic_unstage"),
     # Batches

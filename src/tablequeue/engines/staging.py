@@ -31,6 +31,10 @@ class Staging(Part):
         """Advance `writer` to `batch`. Return whether that batch is new."""
         return bool(self._rows(cursor, table, "writer_advance", params))
 
+    def writer_last(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the number of the last batch of `writer`, which has one."""
+        return self._rows(cursor, table, "writer_last", params)[0][0]
+
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Push what `attempts` staged. Return the number of messages. `keyed` tells whether any may have a key."""
         self._run(cursor, table, self._published_by(table, params), params)

@@ -10,6 +10,10 @@ drop table if exists {writers};
 drop table if exists {moving};
 drop table if exists {moved};
 
+-- name: writer_last
+-- Read the number of the last batch of the writer :writer. Index: the primary key. Locks: none.
+select batch from {writers} where writer = :writer;
+
 -- name: stream_open
 -- Begin a new run of the stream :stream, which fences the run before it. Index: the primary key.
 -- Locks: the row, on SQLite the database. A crash before the commit leaves the run before as it was.

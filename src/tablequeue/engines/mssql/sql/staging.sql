@@ -116,6 +116,11 @@ set batch = @batch
 output inserted.batch
 where writer = @writer and batch < @batch;
 
+-- name: writer_last
+-- Read the number of the last batch of the writer :writer. Index: the primary key. Locks: none that lasts.
+declare @writer varbinary(1020) = convert(varbinary(1020), cast(:writer as nvarchar(510)));
+select batch from {writers} where writer = @writer;
+
 -- name: publish
 -- Push what the JSON array :attempts of the write :write staged, in the order of their parts. Returns the number.
 -- A message whose key is taken, even by an earlier one of them, is left out; the caller counts the others.
