@@ -87,5 +87,5 @@ def _fixed(there: Definition, wanted: Definition, name: str) -> BadDefinition:
         return BadDefinition(f"{name} of a subscription cannot be altered.", "Subscribe anew under another name.")
     return BadDefinition(
         f"{name} cannot be altered from {getattr(there, name)!r} to {getattr(wanted, name)!r}: it is in the tables.",
-        "Create another queue with it, and move the messages there.",
+        "Create another queue with it, move the messages there with `move`, drop this queue, and rename the other one.",
     )
