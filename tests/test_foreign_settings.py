@@ -183,7 +183,10 @@ def test_a_definer_who_is_gone_is_named_with_a_remedy(db: Database, place: Place
     with tablequeue.connect(maker, schema=place.schema) as database:
         database.create_queue("work", groups=True)
         database.engine.dispose()
+    assert not [finding for finding in db.doctor("work") if "maker" in finding.cause]
     place.execute("drop user maker@'%%'")
+    (finding,) = [finding for finding in db.doctor("work") if "maker" in finding.cause]
+    assert (finding.queue, "Create that user again" in finding.remedy) == ("work", True)
     queue = db.queue("work")
     error = refuses(tablequeue.TablequeueError, queue.push, 1, group="a")
     assert "maker" in error.cause

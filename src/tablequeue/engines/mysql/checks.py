@@ -14,5 +14,11 @@ CHECKS = Checks(
         "The old row versions of {0} transactions are not cleaned up yet, and claims walk over them.",
         "Look for a transaction that has been open for long; if there is none, raise innodb_purge_threads.",
     ),
+    Check(
+        "check_definers",
+        "The user {0} was dropped, as whom the triggers of the queue run: pushes and completions are refused.",
+        "Create that user again, with select, insert, update, delete and trigger on the tables; it may be locked.",
+        of_queue=True,
+    ),
     Check("check_settings", "{0} is {1!r}: {2}.", "Set it: set global {0} = '{3}', and in the server's configuration."),
 )

@@ -8,6 +8,18 @@ where table_schema = {database}
     and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges', '{table}__runs',
         '{table}__keys', '{table}__group_rates');
 
+-- name: check_definers
+-- The user as whom triggers of the queue run, if it was dropped. Nothing is found by a user who cannot see other users,
+-- which takes the right to read the database `mysql`. Locks: none.
+select distinct definer
+from information_schema.triggers
+where event_object_schema = {database} and event_object_table = '{table}'
+    and (select count(distinct grantee) from information_schema.user_privileges) > 1
+    and not exists (
+        select 1 from information_schema.user_privileges
+        where grantee = concat("'", replace(definer, '@', "'@'"), "'")
+    );
+
 -- name: check_purge
 -- Old versions of rows that wait to be cleaned up, where they are very many. Needs the right PROCESS. Locks: none.
 select `count`
