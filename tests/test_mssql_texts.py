@@ -82,9 +82,11 @@ FINISHING = (
 
 
 def definitions(design: str) -> Iterator[Definition]:
-    for payload in PAYLOADS:
-        for history in HISTORIES:
-            yield Definition(payload=payload, history=history, **DESIGNS[design])
+    # Every payload with every history in one design: the other ones have the same lines for them.
+    yield Definition(**DESIGNS[design])
+    yield Definition(payload="bytes", history="none", **DESIGNS[design])
+    if design == "fifo":
+        yield from (Definition(payload=payload, history=history) for payload in PAYLOADS for history in HISTORIES)
     yield Definition(concurrency=20, rate=Rate(100, per=60, burst=20), **DESIGNS[design])
     if design == "fair":
         yield Definition(per_group=2, **DESIGNS[design])

@@ -14,7 +14,7 @@ from tablequeue import connect
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.printed import kind_of, script
 from tablequeue.engines.texts import operations_of
-from tablequeue.model.definition import Definition, SubscriptionDefinition, TopicDefinition
+from tablequeue.model.definition import PAYLOADS, Definition, SubscriptionDefinition, TopicDefinition
 from tests.cli.support import Run, lines
 from tests.test_upgrade import next_version
 
@@ -23,25 +23,33 @@ pytestmark = pytest.mark.quick
 WITH_TOPICS = [name for name in ENGINES if "create_topic" in operations_of(engine_class(name).name)]
 DEFINITIONS: dict[str, list[Definition]] = {
     "queue": [
-        *(Definition(history="none"), Definition(order="due"), Definition(order="priority"), Definition(strict=True)),
+        *(
+            Definition(),
+            Definition(history="none"),
+            Definition(order="due"),
+            Definition(order="priority"),
+            Definition(strict=True),
+        ),
         *(Definition(groups=True), Definition(delivery="at_most_once")),
     ],
-    "topic": [TopicDefinition(payload="bytes")],
-    "subscription": [SubscriptionDefinition(payload="bytes", topic="emails")],
+    "topic": [TopicDefinition(payload=payload) for payload in PAYLOADS],
+    "subscription": [SubscriptionDefinition(payload=payload, topic="emails") for payload in PAYLOADS],
 }
 
 
 @pytest.mark.parametrize("dialect", ENGINES)
 def test_every_operation_has_its_sql(run: Run, dialect: str) -> None:
-    """Each operation, and each file by its name, for each kind of queue that has it."""
+    """Each operation, and each file by its name, for each kind of queue that has it: for one dialect by the command."""
     names = run("sql", "--dialect", dialect).stdout.split()
     assert {"create", "drop", "push", "pop", "take", "complete", "fail", "stats", "lost"} <= set(names)
     engine = engine_class(dialect)(sa.URL.create(dialect).get_dialect()())
     for name in {*names, *operations_of(engine.name)}:
         kind = kind_of(engine, name)
         queue = "emails/mail" if kind == "subscription" else "emails"
-        printed = run("sql", name, queue, "--dialect", dialect).stdout
-        for text in [printed, *(script(engine, name, queue, each, "ready") for each in DEFINITIONS[kind])]:
+        texts = [script(engine, name, queue, each, "ready") for each in DEFINITIONS[kind]]
+        if dialect == "postgresql":
+            texts += [run("sql", name, queue, "--dialect", dialect).stdout]
+        for text in texts:
             assert text.startswith("--")
             assert not re.search(r"\{\w+\}", text)
 
