@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, NewMessage
+from tablequeue import ALL, Claim, NewMessage
 from tablequeue.engines.engine import Engine
 from tests.matrix import scene
 from tests.servers import Kind, Place, only
@@ -115,3 +115,45 @@ def test_what_a_promotion_passes_over_is_promoted_later(place: Place) -> None:
         queue.complete(claim)
         transaction.rollback()
     assert ids_of(queue.pop_many(3)) == [second]
+
+
+@only("mariadb")
+def test_the_table_of_heads_has_the_heads(place: Place) -> None:
+    """However a message becomes the head, and however it is one no longer: else its group would stand still."""
+    queue = place.open().create_queue("work", payload="text", groups=True, max_attempts=2)
+    table = f"{place.schema}.tq_work"
+
+    def check(expected: int) -> None:
+        with place.sa_engine().connect() as look:
+            heads = look.exec_driver_sql(f"select group_key, id from {table}__heads").all()  # noqa: S608 (our names)
+            messages = f"select group_key, id from {table} where front is not null and in_run = 0"  # noqa: S608 (our names)
+            assert sorted(heads) == sorted(look.exec_driver_sql(messages).all())
+            assert len(heads) == expected
+
+    queue.push_many([NewMessage("x", group=group) for group in "abc" * 4])
+    check(3)
+    a, b, c = queue.pop_many(3)
+    a.complete()
+    b.fail("why", retry_in=60)
+    c.release()
+    check(3)
+    queue.reschedule(b.id, delay=0)
+    queue.cancel(c.id)
+    check(3)
+    for claim in queue.pop_many(3):
+        claim.fail("why", retry=False)
+    check(3)
+    queue.redrive(ALL)
+    check(3)
+    run = queue.pop_many(2, same_group=True)
+    check(2)
+    run[0].fail("why", retry_in=0)
+    check(2)
+    run[1].complete()
+    check(3)
+    for claim in queue.pop_many(3):
+        claim.extend(0)
+    queue.pop_many(3)
+    check(3)
+    queue.purge(in_progress=True)
+    check(0)
