@@ -106,29 +106,9 @@ class Runner:
             params = clock.moved(self.engine, params)
         # Only an engine's own method: a function of several operations needs a transaction, whatever its name.
         autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
-        renewed = False
-        for retry in range(RETRIES + 1):
-            raw = self._open_connection(creating)
-            try:
-                if autocommit:
-                    result = operation(raw.cursor, table, params)
-                else:
-                    result = raw.transact(partial(operation, raw.cursor, table, params))
-            except BaseException as error:
-                refusal = self._recover(raw, error, autocommit)
-                if refusal is None:
-                    raise
-                if not renewed and (isinstance(refusal, ReadOnly) or _is_repeatable(operation, refusal)):
-                    renewed = True
-                    continue
-                if retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
-                    # Random exponential back-off, so that the same transactions do not collide again.
-                    sleep(random() * RETRY_PAUSE * 2**retry)
-                    continue
-                raise refusal from error
-            self._keep(raw)
-            return result
-        raise AssertionError("unreachable: the last retry returns or raises")
+        raw, result = self._retried(operation, table, params, autocommit, creating=creating)
+        self._keep(raw)
+        return result
 
     def run_beside(
         self,
@@ -340,6 +320,41 @@ class Runner:
     def _connect_and_close(self) -> None:
         self._discard(self._connect())
 
+    def _retried(
+        self,
+        operation: Callable[[Cursor, TableT, Params], T],
+        table: TableT,
+        params: Params,
+        autocommit: bool,
+        *,
+        creating: bool = False,
+        ends: bool = True,
+    ) -> tuple[RawConnection, T]:
+        """Run an operation on a connection of ours until it succeeds, or fails for good. Return both.
+
+        ends   whether the transaction ends with the operation; else nothing takes effect before its end.
+        """
+        renewed = False
+        for retry in range(RETRIES + 1):
+            raw = self._open_connection(creating)
+            try:
+                if autocommit or not ends:
+                    return raw, operation(raw.cursor, table, params)
+                return raw, raw.transact(partial(operation, raw.cursor, table, params))
+            except BaseException as error:
+                refusal = self._recover(raw, error, autocommit)
+                if refusal is None:
+                    raise
+                lost = isinstance(refusal, ConnectionLost) and (not ends or _is_repeatable(operation))
+                if not renewed and (lost or isinstance(refusal, ReadOnly)):
+                    renewed = True
+                elif retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
+                    # Random exponential back-off, so that the same transactions do not collide again.
+                    sleep(random() * RETRY_PAUSE * 2**retry)
+                else:
+                    raise refusal from error
+        raise AssertionError("unreachable: the last retry returns or raises")
+
     def _recover(self, raw: RawConnection, error: BaseException, autocommit: bool) -> TablequeueError | None:
         """Roll back. Return our error for the driver's one; None if it is not an error of the driver."""
         refusal = self.engine.translate(error) if isinstance(error, Exception) else None
@@ -407,20 +422,7 @@ class Runner:
         """Run an operation on a connection of ours, which stays with the caller and in the transaction."""
         if clock.ahead is not None:
             params = clock.moved(self.engine, params)
-        renewed = False
-        for retry in range(RETRIES + 1):
-            raw = self._open_connection(False)
-            try:
-                return raw, operation(raw.cursor, table, params)
-            except BaseException as error:
-                refusal = self._recover(raw, error, autocommit=False)
-                if refusal is None:
-                    raise
-                if isinstance(refusal, ConnectionLost) and not renewed:
-                    renewed = True
-                elif not (retry < RETRIES and self.engine.is_transient(error)):  # type: ignore[arg-type]
-                    raise refusal from error
-        raise AssertionError("unreachable: the last retry returns or raises")
+        return self._retried(operation, table, params, autocommit=False, ends=False)
 
     def _let_go(self, raw: RawConnection) -> None:
         try:
@@ -449,10 +451,10 @@ class Runner:
             return
 
 
-def _is_repeatable(operation: Callable[..., Any], refusal: TablequeueError) -> bool:
+def _is_repeatable(operation: Callable[..., Any]) -> bool:
     """Return whether the operation may run again after its connection broke: it is one of the table, not a function."""
     known = OPERATIONS.get(operation.__name__) if hasattr(operation, "__self__") else None
-    return isinstance(refusal, ConnectionLost) and known is not None and known.repeatable
+    return known is not None and known.repeatable
 
 
 class _Closing(deque[RawConnection]):
