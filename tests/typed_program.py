@@ -69,7 +69,8 @@ from tablequeue.errors import (
     TablequeueError,
 )
 from tablequeue.ext import waiter_of
-from tablequeue.worker import DeadLetter, Outcome, Retry, Snooze, Worker
+from tablequeue.testing import Clock, Drained, Performed, assert_pushed, drain, killed_after, perform
+from tablequeue.worker import DeadLetter, Handler, Outcome, Retry, Snooze, Worker
 
 MINUTE: Duration = timedelta(minutes=1)
 
@@ -321,6 +322,23 @@ async def use_async(url: str) -> None:
             raise AssertionError("it must be refused")
 
 
+def kit(db: Database) -> None:
+    def handle(message: Claim) -> int:
+        return message.attempt
+
+    tested = db.create_queue("tested")
+    assert_type(perform(handle, {"n": 1}, queue=tested, attempt=2), Performed)
+    tested.push("a", delay=60)
+    assert_type(assert_pushed(tested, "a", delay=MINUTE, group=None, count=1), list[Message])
+    with Clock() as clock:
+        assert_type(clock.advance(MINUTE), datetime)
+        drained = assert_type(drain(Handler("tested", killed_after(handle)), db), Drained)
+        assert_type(drained[0].message, Message | None)
+        assert_type(drained.counts["unfinished"], int)
+    assert_pushed(tested, group=1, count=0)  # type: ignore
+    tested.drop()
+
+
 def main(url: str) -> None:
     db = assert_type(tablequeue.connect(url, name="ada"), Database)
     emails = define(db)
@@ -334,5 +352,6 @@ def main(url: str) -> None:
     emails.purge()
     emails.push("busy")
     work(db)
+    kit(db)
     mistakes(db, emails)
     db.close()

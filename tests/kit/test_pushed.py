@@ -171,6 +171,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a name": ("emails", {}, "was given str. Give it the queue of tablequeue.connect"),
     "count": (None, {"count": -1}, "count is -1. Give a whole number from 0"),
     "a count that is none": (None, {"count": True}, "count is True. Give a whole number"),
+    "headers": (None, {"headers": 1}, "headers is 1. Give a dict"),
     "delay": (None, {"delay": -1}, "delay is -1. Give seconds"),
 }
 

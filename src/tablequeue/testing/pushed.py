@@ -77,6 +77,8 @@ def _as_stored(queue: Consumer, name: str, value: Any) -> Any:
         return round(seconds(value, "delay"), DIGITS)
     if name not in ("payload", "headers"):
         return value
+    if name == "headers" and not isinstance(value, Mapping):
+        raise BadInput(f"headers is {value!r}.", "Give a dict, or leave it out.")
     codec = context_of(queue).codec if name == "payload" else CODECS["json"]
     try:
         return codec.load(codec.dump(dict(value) if name == "headers" else value))
