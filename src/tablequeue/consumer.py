@@ -1,4 +1,4 @@
-"""What queues and subscriptions have in common: the verbs that consume, look, change and keep, in reading order.
+"""What queues and subscriptions have in common: the verbs that consume, look at, change, control and keep messages.
 
 Over 400 lines, because they are the signatures and docstrings of one class. What the verbs do is in `verbs/`.
 """
@@ -44,7 +44,7 @@ from tablequeue.verbs.wait import INFINITE, Waiter
 
 
 class Consumer:
-    """What a `Queue` and a `Subscription` have in common: messages are claimed, finished, looked at and kept.
+    """The common verbs of a `Queue` and a `Subscription`: messages are claimed, finished, looked at and kept.
 
     Made by `Database.consumer`, by the name of either. What many verbs have in common:
 
@@ -78,7 +78,7 @@ class Consumer:
 
     @property
     def table(self) -> str:
-        """The name of its table, which it keeps when it is renamed, and which nothing else ever has."""
+        """The name of its table, which it keeps when it is renamed, and which no other queue ever gets."""
         return self._context.table.table_name
 
     # -- consuming -----------------------------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ class Consumer:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
-        same_group   in a queue with ordered groups: all of them from one group, in its order. The group is closed until
-                     each of them is completed, failed or released, or its lease is over. One that is to be tried again
-                     comes before those behind it. "open": the group is closed only behind the messages in progress,
-                     as in SQS, so one that is to be tried again may be in progress beside later ones.
-        completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
-                     are completed, and nothing is claimed.
+        same_group   in a queue with ordered groups: claim all from one group, in its order. No claim gets more of the
+                     group until each of them is completed, failed or released, or its lease has ended. A message to be
+                     retried comes before later ones. "open": the group waits only for messages in progress, as in SQS,
+                     so a message to be retried may be in progress beside later ones.
+        completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the other messages of
+                     that batch are completed, and nothing is claimed.
         """
         return self._pop(n, lease, same_group, completing, None, now)
 
@@ -190,8 +190,9 @@ class Consumer:
     ) -> list[FailedState]:
         """Fail the attempts of a batch in one round trip, as `fail` does; return the new states in the same order.
 
-        Without `retry_in` each message waits by its own attempts; messages of a range of a subscription wait together.
-        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have failed.
+        Without `retry_in` each message waits by its own attempts; messages that a subscription claimed together wait
+        together. A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have
+        failed.
         """
         return finish.fail(self._context.current(connection), messages, error, retry_in, retry, now, connection)
 
@@ -226,8 +227,8 @@ class Consumer:
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
         The lease of the queue if none is given. With 0 the lease is lost, and the message is ready when the call
-        returns; its attempt counts. With `connection=` it is ready after the next sweep that follows the commit, by a
-        claim of any consumer. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is
+        returns; its attempt counts. With `connection=` it becomes ready after the commit, when a claim of any consumer
+        next sweeps the queue. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is
         at most once.
         """
         (end,) = finish.extend(self._context.current(connection), (message,), lease, now, connection)
@@ -248,12 +249,12 @@ class Consumer:
         return finish.extend(self._context.current(connection), messages, lease, now, connection)
 
     def extend_held(self, id: int, lease: Duration, *, now: datetime | None = None) -> bool:
-        """Have the lease on a message in progress, whoever holds it, end `lease` seconds from now; 0 ends it.
+        """Let the lease on a message in progress, of any consumer, end `lease` seconds from now; 0 ends it now.
 
         For an operator, and for the SQS endpoint: the consumer keeps its claim while the lease runs, and nothing is
         finished. With 0 the message is ready when the call returns, as by `extend`. False, and no change, if the
-        message is not in progress, or in the batch of a stream, which has no lease. In a subscription: of detached
-        messages.
+        message is not in progress, or in the batch of a stream, which has no lease. In a subscription it works for
+        detached messages only.
         """
         return finish.extend_held(self._context.current(), id, lease, now)
 
@@ -303,7 +304,7 @@ class Consumer:
         """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
 
         Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
-        time. When the iteration is closed, those not yet handed over are released.
+        time. When the iteration is closed, messages not yet handed over are released.
         """
         limit = INFINITE if wait is None else seconds(wait, "wait")
         claim.check_prefetch(self._context, prefetch)
@@ -325,21 +326,22 @@ class Consumer:
     def peek(self, limit: int = 10, *, state: LiveState = "ready", after: int = 0) -> list[Message]:
         """Return the first messages in a state (ready, scheduled, in_progress, dead, blocked) with ids above `after`.
 
-        By id, whatever the order of the queue. None of them is claimed.
+        Sorted by id, whatever the order of the queue. Nothing is claimed.
         """
         return inspect.peek(self._context.current(), limit, state, after)
 
     def find(self, id: int) -> Message | None:
         """Return the message with that id, from the queue or from its history; None if neither has it.
 
-        In the history its `state` is `finished`; that of a message delivered at most once and not completed is
-        `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if its
-        retention is over. Two reads that lock nothing. A message that is finished between them is found.
+        In the history its `state` is `finished`; or `in_progress`, without a `finished_at`, for a message delivered at
+        most once and not completed. A finished message is not found if the queue keeps no history, or if its retention
+        is over. Two reads that lock nothing. A message that is finished between them is found.
         """
         return inspect.find(self._context.current(), id)
 
     def progress(self, id: int) -> Progress | None:
-        """Return what the consumer of a message in progress reported last; None if it is not in progress, or without.
+        """Return what the consumer of a message in progress reported last; None if it is not in progress, or has no
+        report.
 
         A read that locks nothing.
         """
@@ -350,8 +352,8 @@ class Consumer:
 
         With `window` (1 second at least), also what was pushed and finished in that time: by which producers and
         consumers, at which rates, with which wait and run times. The last 50,000 messages count, if there were more.
-        From 100,000 finished messages on their number is an estimate. `Stats.estimated` names what is not exact. Each
-        number is a read of its own from an index, and locks nothing.
+        From 100,000 finished messages on their number is an estimate. `Stats.estimated` names the numbers that are not
+        exact. Each number is a read of its own from an index, and locks nothing.
         """
         return stats.stats(self._context.current(), window, now)
 
@@ -360,7 +362,7 @@ class Consumer:
 
         after   the id of the last message of the page before: the next one has the ids below it.
 
-        `BadInput` if the queue keeps none.
+        `BadInput` if the queue keeps no history.
         """
         return inspect.history(self._context.current(), limit, after)
 
@@ -373,9 +375,9 @@ class Consumer:
     def cancel(
         self, which: Chosen, *, connection: Connection | None = None, now: datetime | None = None
     ) -> Cancellation:
-        """Cancel messages: those that wait are gone, those in progress are told to stop. Return which were which.
+        """Cancel messages: remove waiting messages, and tell consumers of messages in progress to stop. Return the ids.
 
-        which   the id of a message, several ids, or a function of a `Message` that is true for those to cancel.
+        which   the id of a message, several ids, or a function that returns true for a `Message` to cancel.
         connection, now   see `Consumer`.
 
         A message that waits, or is a dead letter, moves to the history as `cancelled`; it is deleted if the queue keeps
@@ -383,9 +385,9 @@ class Consumer:
         a message is not retried: if it fails, is released, or loses its lease, it ends as `cancelled`. If its consumer
         completes it, it is completed.
 
-        Ids are cancelled in one transaction, all or none. A function is asked for each message, and those that it
-        chooses are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be told.
-        Of a subscription only detached messages can be cancelled: `BadInput` for the ids of others.
+        Ids are cancelled in one transaction, all or none. A function is called with each message, and the chosen
+        messages are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be
+        cancelled. In a subscription only detached messages can be cancelled: `BadInput` for the ids of other messages.
         """
         return cancel.cancel(self._context.current(connection), which, now, connection)
 
@@ -405,21 +407,22 @@ class Consumer:
         priority     in a queue of the order `priority`: its new priority.
         connection, now   see `Consumer`.
 
-        What is not given stays. Waiting consumers look again. A message behind another one of its group stays behind
-        it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or if there is none.
+        A value that is not given stays as it is. Waiting consumers look again. A message behind another one of its
+        group stays behind it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or
+        does not exist.
         """
         reschedule.reschedule(self._context.current(connection), id, delay, due, priority, now, connection)
 
     # -- controlling ---------------------------------------------------------------------------------------------------
 
     def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue: those of `create_queue` that are not a part of its tables.
+        """Change options of `create_queue` that need no change of the queue's tables.
 
         They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
-        `unique_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and
-        None removes one. Other options stay as they are. It holds at once in this process, and within a second in every
-        other one that uses the queue; for messages there and to come. A lease that runs stays as long as it was given.
-        Messages in progress count for a limit. Stored procedures that are there are made again.
+        `unique_for` and `results`; None, or False, switches an optional feature off. Given `labels` are set, and a
+        label with None is removed. Other options stay as they are. A change takes effect at once in this process, and
+        within a second in every other process that uses the queue, also for messages that were pushed before. A lease
+        that runs keeps its end. Messages in progress count for a limit. Existing stored procedures are made again.
 
         `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
         a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
@@ -446,13 +449,14 @@ class Consumer:
         return inspect.peek(self._context.current(), limit, "dead", after)
 
     def redrive(self, which: Which, *, now: datetime | None = None) -> int:
-        """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
+        """Make dead letters ready again, with all their attempts again, and return how many. Their errors stay.
 
-        Dead letters in another queue (`dead_letter_to`) move back, with new ids. In that queue itself, those that wait
-        there move back to where they came from. One whose key another message has by now stays where it is.
+        Dead letters in another queue (`dead_letter_to`) move back, with new ids. Called on that other queue, it moves
+        the waiting ones back to the queues that they came from. A dead letter stays if another message has its key by
+        now.
 
-        which   their ids, a function of a `Message` that is true for them, or `tablequeue.ALL`. Of messages that moved
-                to another queue: the ids that they had here.
+        which   the messages: by ids, by a function that returns true for a `Message` to redrive, or `tablequeue.ALL`. A
+                message that moved to another queue is named by the id that it had here.
         """
         return maintain.redrive(self._context.current(), which, now)
 

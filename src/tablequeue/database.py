@@ -34,11 +34,11 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
     """Connect to a database, and check that it answers.
 
     url     a SQLAlchemy URL, as `sqlite:///work.db` or `postgresql+psycopg://user@host/db`, or an Engine.
-    schema  where all tables are, for databases that have schemas; the first `create_queue` makes it if it is not there.
+    schema  where all tables are, for databases that have schemas; the first `create_queue` makes it if it is missing.
     name    the name under which this process pushes and pops, shown in the history; `host:pid` if not given.
 
     Raises `BadUrl`, `DriverMissing` or `Unreachable`. It creates nothing: only `create_queue` creates a schema, or the
-    file of the database. `queues()` of a file that is not there is empty.
+    file of the database. `queues()` of a missing file is empty.
     """
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable()):
         raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
@@ -79,7 +79,7 @@ class Database:
     def create_queue(
         self, name: str, *, if_exists: Literal["compare", "alter"] = "compare", **options: Unpack[QueueOptions]
     ) -> Queue:
-        """Make a queue; or open it, if it is there with the same definition.
+        """Make a queue; or open it, if it exists with the same definition.
 
         order         `fifo` (if not given): lowest id first, passing over messages in progress; `lifo`: highest id
                       first; `due`: the message that has been due longest first; `priority`: highest number first, then
@@ -102,33 +102,33 @@ class Database:
         dead_letter_to   the name of another queue of this database, with the same payload: a message becomes a ready
                       message there instead of a dead letter here, in the transaction of its last failure, with its
                       errors. Its header `tablequeue-origin` has the `queue`, `table`, `id`, `attempts` and `key` that
-                      it had; the key is free. `redrive`, of either queue, moves it back. Not if not given.
+                      it had; the key is free. `redrive`, of either queue, moves it back. None: they stay here.
         concurrency   how many messages may be in progress at once, in all consumers together; no limit if not given.
-        rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
+        rate          how many messages all consumers together may claim in a given time, a `Rate`; no limit if not
                       given.
         per_group     of a queue with groups="fair": how many messages of a group may be in progress at once; no limit
                       if not given.
-        group_rate    of such a queue: how many messages of each group may be claimed in a time, a `Rate`; no limit if
-                      not given. docs/control.md explains all four limits.
-        unique_for    seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
-                      not, and after that while a message of the queue has it. `push` may give another time. None (if
-                      not given): only while a message of the queue has it.
+        group_rate    of such a queue: how many messages of each group may be claimed in a given time, a `Rate`; no
+                      limit if not given. docs/control.md explains all four limits.
+        unique_for    seconds, or a timedelta: a deduplication key stays taken for this time after its push, even when
+                      its message is finished, and longer while a message of the queue has it. `push` may give another
+                      time. None (if not given): only while a message of the queue has it.
         results       whether `complete` may give a result, which `result` returns as long as the message is in the
                       history. False if not given.
         batches       whether messages may be pushed as a batch, with a callback when all are finished: see
                       `Queue.batch`. Not at most once, and not with `dead_letter_to`. False if not given.
         dependencies  whether messages may wait until others have left their queues: see `after` of `Queue.push`. False
                       if not given.
-        expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
-                      in the history as `expired`; without a history, as a dead letter. `push` may give another time.
-                      None (if not given): messages do not expire.
-        labels        a dict of strings, which are kept with the definition and have no effect; `alter` changes them. A
-                      queue that is there keeps its own.
+        expires       seconds, or a timedelta: a message that still waits this long after its push is never handed out.
+                      It ends in the history as `expired`; without a history, as a dead letter. `push` may give another
+                      time. None (if not given): messages do not expire.
+        labels        a dict of strings, which are kept with the definition and have no effect; `alter` changes them. An
+                      existing queue keeps its own labels.
 
-        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
-        `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.
-        `BadDefinition` for values that are not possible, alone or together. Many processes may do it at once. A crash
-        leaves the whole queue, or nothing of it.
+        An existing queue with another definition is left as it is, and `QueueDiffers` says what differs; with
+        `if_exists="alter"` it gets this definition, as by `Queue.alter`. `BadDefinition` for values that are not
+        possible, alone or together. Many processes may call this at once. A crash leaves the whole queue, or nothing of
+        it.
         """
         given: dict[str, Any] = {**options}  # a program without types may name an option that does not exist
         try:
@@ -159,9 +159,9 @@ class Database:
         return kind(self._context(table))
 
     def batch(self, id: int) -> Batch:
-        """Open a batch that was pushed, by the id that it had then; `BatchNotFound` if there is none.
+        """Open a pushed batch by its id, `Batch.id`; `BatchNotFound` if no batch has it.
 
-        A batch that has ended is there as long as the history of its queue; without a history, for a day.
+        A batch that has ended is kept as long as the history of its queue; without a history, for a day.
         """
         return batches.find(self._runner, id, self._who)
 
@@ -174,7 +174,7 @@ class Database:
         return catalogue.names(self._runner, "subscription")
 
     def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
-        """Make a topic; or open it, if it is there with the same definition.
+        """Make a topic; or open it, if it exists with the same definition.
 
         payload   `json` (if not given), `text` or `bytes`: the type of the column.
         groups    whether each message names a group, by which a subscription may be ordered. False if not given: a
@@ -182,7 +182,7 @@ class Database:
         keep      how long messages stay: `forever` (if not given); seconds, or a timedelta; or `consumed`, until every
                   subscription has passed them.
 
-        A topic that is there with another definition is left as it is, and `QueueDiffers` says what differs.
+        An existing topic with another definition is left as it is, and `QueueDiffers` says what differs.
         `BadDefinition` for values that are not possible. A crash leaves the whole topic, or nothing of it.
         """
         unknown = options.keys() - TopicOptions.__annotations__.keys()
@@ -204,11 +204,11 @@ class Database:
     def rename(self, old: str, new: str) -> None:
         """Give a queue or a topic another name, or a subscription: `rename("events/mail", "events/letters")`.
 
-        Its tables and its stored procedures keep their names, and its messages stay as they are. What has it open goes
-        on: only who opens it by the old name gets `QueueNotFound`. The subscriptions of a topic go with it. A new queue
-        may have the old name; it gets a table of its own.
+        Its tables and its stored procedures keep their names, and its messages stay as they are. Programs that have it
+        open go on; a program that opens it by the old name gets `QueueNotFound`. The subscriptions of a topic go with
+        it. A new queue may have the old name; it gets a table of its own.
 
-        `QueueDiffers` if there is something of the new name. One transaction: a crash leaves the old name, or the new.
+        `QueueDiffers` if the new name is taken. One transaction: a crash leaves the old name, or the new.
         """
         catalogue.rename(self._runner, old, new)
 
@@ -222,7 +222,7 @@ class Database:
         return catalogue.identity(self._runner)
 
     def renew_identity(self) -> str:
-        """Declare the database a copy, which goes on by itself: give it another identity, and return that.
+        """Declare the database an independent copy: give it another identity, and return the new identity.
 
         Call it in a copy before anything reads its queues, for example in a copy of production for staging. Checkpoints
         and archives of the original are then refused here. A crash leaves the old identity, or the new one.
@@ -230,7 +230,7 @@ class Database:
         return catalogue.renew_identity(self._runner)
 
     def has_schema(self) -> bool:
-        """Whether the schema given to `connect` is there; True if none was. The first `create_queue` makes it."""
+        """Whether the schema given to `connect` exists; True if none was given. The first `create_queue` makes it."""
         return catalogue.has_schema(self._runner)
 
     @property
@@ -241,14 +241,14 @@ class Database:
     def upgrade(self) -> dict[str, int]:
         """Bring the tables of all queues, topics and subscriptions to the schema version of this tablequeue.
 
-        Returns the version that each had. Idempotent, and many processes may do it at once. Each has a transaction of
-        its own, which waits for the others of the same queue. A crash leaves the queue as it was. A refusal of one is
-        raised when all others are upgraded.
+        Returns the version that each had before. Idempotent, and many processes may call it at once. Each is upgraded
+        in a transaction of its own, which waits for other transactions on the same queue. A crash leaves the queue as
+        it was. If one is refused, the error is raised after all others are upgraded.
         """
         return catalogue.upgrade_all(self._runner)
 
     def doctor(self, name: str | None = None) -> list[Finding]:
-        """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.
+        """Find dangers to the queues and topics of this database, or to the named one, each with its remedy.
 
         It only reads.
 
@@ -269,7 +269,7 @@ class Database:
         return findings
 
     def sizes(self) -> list[TableSize]:
-        """Return the rows and the bytes of each table of the library, sorted by name; on SQLite those of the file.
+        """Return the rows and the bytes of each table of the library, sorted by name; on SQLite, of the whole file.
 
         It only reads. The numbers of rows are estimates of the server.
         """
@@ -278,7 +278,7 @@ class Database:
     def install_procedures(self, name: str) -> list[str]:
         """Make or replace the stored procedures of a queue: its verbs for other languages (docs/procedures.md).
 
-        On PostgreSQL also those of a topic, which push, and of a subscription, which pop and finish.
+        On PostgreSQL also of a topic (they push), and of a subscription (they pop and finish).
 
         Returns their names. Until rights are granted, only their owner may call them. `drop` of the queue drops them.
         """
@@ -317,7 +317,7 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
             "Write it as sqlite:///work.db or postgresql+psycopg://user:password@host/database.",
         ) from None
     if parsed.password is not None and "@" in f"{parsed.host}{parsed.database}":
-        # What follows that @ would be taken for the host, and shown.
+        # The text after that @ would be taken for the host, and shown in the error.
         raise BadUrl("The password in the database URL has an @.", "Write %40 for it.")
     kind = parsed.get_backend_name()
     check_kind(kind)

@@ -19,7 +19,7 @@ class TablequeueError(Exception):
 
 
 class BadUrl(TablequeueError):
-    """The database URL cannot be read, or names a database that tablequeue has no engine for."""
+    """The database URL cannot be read, or names a database that tablequeue does not support."""
 
 
 class DriverMissing(TablequeueError):
@@ -38,8 +38,8 @@ class QueueNotFound(TablequeueError):
     """There is no queue of this name; or the one that was opened was dropped."""
 
 
-OPEN_AGAIN = "If it was dropped, open what has its name now, or create it again."
-"""The remedy of `QueueNotFound` where a table is gone: a `Queue` is of one queue, whatever gets its name later."""
+OPEN_AGAIN = "If it was dropped, open the queue that has its name now, or create it again."
+"""The remedy of `QueueNotFound` where a table is gone: a `Queue` never opens another queue that gets its name later."""
 
 
 class BatchNotFound(TablequeueError):
@@ -47,7 +47,7 @@ class BatchNotFound(TablequeueError):
 
 
 class QueueDiffers(TablequeueError):
-    """A queue, or some other table, of this name is already there with another definition."""
+    """A queue, or some other table, of this name already exists with another definition."""
 
 
 class SeekRefused(TablequeueError):
@@ -118,7 +118,7 @@ class MessagesDropped(TablequeueError):
 
 
 class Locked(TablequeueError):
-    """Another program holds what the call needs, or a time-out of the database ended it; nothing was changed."""
+    """Another program holds a lock that the call needs, or a time-out of the database ended it; nothing was changed."""
 
 
 class ForkUnsafe(TablequeueError):
@@ -134,14 +134,14 @@ class Full(TablequeueError):
 
 
 class Conflict(TablequeueError):
-    """A concurrent transaction was in the way, and the database refused or rolled back this one; nothing was changed.
+    """The database refused or rolled back this transaction because of a concurrent one; nothing was changed.
 
     A transaction of the caller must be rolled back, and begun again.
     """
 
 
 class NoResult(TablequeueError):
-    """A message has no result: it is not finished, or it never will be. `state` is its state; None: there is none."""
+    """A message has no result: it is not finished, or it never will be. `state` is its state; None: no such message."""
 
     def __init__(self, cause: str, remedy: str, state: str | None = None) -> None:
         super().__init__(cause, remedy)
@@ -161,7 +161,7 @@ class SchemaTooOld(TablequeueError):
 
 
 class DatabaseError(TablequeueError):
-    """The database refused a statement for a reason that has no class of its own."""
+    """The database refused a statement for a reason that no other class of error covers."""
 
 
 class ArchiveRefused(TablequeueError):

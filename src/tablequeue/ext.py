@@ -1,6 +1,6 @@
-"""For code that extends the library: what the rooms above the public verbs use beside them.
+"""For code that extends the library: what workers, servers and integrations use beside the public verbs.
 
-The verbs keep their meaning from version to version; what is here may change with any version.
+The verbs keep their meaning from version to version; these functions may change with any version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def waiter_of(
 ) -> Waiter:
     """Return a `Waiter`, which waits for messages between the pops of a loop of your own, as `consume` does.
 
-    longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
+    longest_pause   the longest time between two looks at the queue: seconds, or a timedelta; if not given, as long as
+                    the engine allows.
     on_push         what the notifier calls, in its own thread, when there may be a message.
     """
     return Waiter(context_of(queue), longest_pause, on_push)

@@ -1,4 +1,4 @@
-"""A queue: the verbs of a consumer, and those that push, take and move."""
+"""A queue: the verbs of a consumer, and the verbs that push, take and move."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tablequeue.verbs.push import OnConflict, Options
 class Queue(Consumer):
     """A queue. Made by `Database.create_queue` or `Database.queue`; safe to share between threads.
 
-    `connection=`, `now=` and durations are those of every verb; see `Consumer`.
+    `connection=`, `now=` and durations mean the same in every verb; see `Consumer`.
     """
 
     # -- producing -----------------------------------------------------------------------------------------------------
@@ -96,17 +96,18 @@ class Queue(Consumer):
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it. `renew` returns it too, and in a
-                     queue with `unique_for` takes a key whose time is over from a message that is not finished.
-        unique_for   in a queue with `unique_for`: seconds, or a timedelta, from the push for which the key stays taken,
-                     finished or not; the queue's if not given.
+                     queue with `unique_for` takes an expired key from a message that is not finished.
+        unique_for   in a queue with `unique_for`: how long after the push the key stays taken, even when the message is
+                     finished: seconds, or a timedelta; the queue's if not given.
         headers      a dict of JSON values kept beside the payload.
         expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
                      the queue's if not given.
-        after        in a queue with `dependencies`: what the message waits for, ids of this queue, pairs of the name of
-                     another queue and an id, or claims. It is scheduled until all of them have left their queues:
-                     finished, cancelled, expired or deleted. `delay` begins then. `BadInput` for an id of no message.
-        on_dead      what it does if one of them becomes a dead letter: `wait` until that is redriven and finished, or
-                     purged; `continue`, as if it were finished; or `cancel`, and so leave the queue itself.
+        after        in a queue with `dependencies`: the messages to wait for: ids of this queue, pairs of another
+                     queue's name and an id, or claims. It is scheduled until all of them have left their queues:
+                     finished, cancelled, expired or deleted. `delay` begins then. `BadInput` for an id that no message
+                     has.
+        on_dead      what happens if one of them becomes a dead letter: `wait` until that is redriven and finished, or
+                     purged; `continue`, as if it were finished; or `cancel` this message too.
         connection, now   see `Consumer`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
@@ -177,8 +178,8 @@ class Queue(Consumer):
 
         The options apply to every message. A `NewMessage` among the payloads has options of its own, and may have a
         `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
-        message of the same call. With `after` each message waits for all of these, as in `push`. The input is encoded
-        in memory first; push a stream in pieces.
+        message of the same call. With `after` each message waits for all messages given there, as in `push`. The input
+        is encoded in memory first; push a stream in pieces.
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
         if after is not None:
@@ -205,17 +206,17 @@ class Queue(Consumer):
         pushed. The queue has `batches=True`: else `BadInput`.
 
         then      the name of a queue of this database, and a payload that is pushed there when the batch ends: when
-                  none of its messages is left in the queue, but for dead letters that `on_dead` lets be. It is pushed
+                  none of its messages is left in the queue, except dead letters that `on_dead` ignores. It is pushed
                   exactly once, also after a kill. Its header `tablequeue-batch` has the `id` and the `queue` of the
-                  batch, and its numbers, as `BatchProgress` has them.
+                  batch, and the numbers of `BatchProgress`.
         failed    the same, pushed once when the batch has a dead letter.
-        on_dead   what a dead letter does. `wait`: the batch waits until it is redriven and finished, or deleted;
+        on_dead   what happens on a dead letter. `wait`: the batch waits until it is redriven and finished, or deleted;
                   `continue`: the batch ends without it; `cancel`: as `continue`, and the other messages are cancelled.
-        connection, now   see `Consumer`. In a transaction of the caller's the messages are pushed there.
+        connection, now   see `Consumer`. The messages are pushed in the caller's transaction, if it is given.
 
-        A batch without messages ends at once. A dead letter that is redriven after the end opens nothing again. The
-        callback comes right after the completion that leaves no message; if that was in a transaction of the caller's,
-        or its process died, with the next sweep, within seconds while a consumer of the queue waits or pops.
+        A batch without messages ends at once. A dead letter that is redriven after the end does not open the batch
+        again. The callback is pushed right after the completion of the last message; if that was in a caller's
+        transaction, or its process died, by the next sweep, within seconds while a consumer of the queue waits or pops.
         """
         batch = NewBatch(self._context, then, failed, on_dead, now)
         yield batch
@@ -273,10 +274,10 @@ class Queue(Consumer):
     def pop_group(
         self, group: str, n: int = 1, *, lease: Duration | None = None, now: datetime | None = None
     ) -> list[Claim]:
-        """Claim up to `n` messages of one group, in order of ids; an empty list if none of it is ready.
+        """Claim up to `n` messages of one group, in order of ids; an empty list if it has none ready.
 
-        Only in a queue with `groups="fair"` that delivers at least once and has no limits: else `BadInput`. The turns
-        of the groups, which `pop` and `pop_many` follow, stay as they are.
+        Only in a queue with `groups="fair"` that delivers at least once and has no limits: else `BadInput`. The order
+        in which `pop` and `pop_many` serve the groups does not change.
 
         group   as it was given to `push`.
         lease   seconds, or a timedelta; the queue's lease if not given.
@@ -322,8 +323,8 @@ class Queue(Consumer):
     ) -> list[Message]:
         """Return the first messages delivered at most once that no consumer has completed, with ids above `after`.
 
-        By id, with their errors. They were popped `older_than` ago or earlier (the queue's lease if not given). Later
-        ones may yet be completed.
+        Sorted by id, with their errors. They were popped `older_than` ago or earlier (the queue's lease if not given).
+        Messages popped later may still be completed.
         """
         return inspect.lost(self._context.current(), limit, after, older_than, now)
 
@@ -334,19 +335,20 @@ class Queue(Consumer):
     ) -> dict[int, int]:
         """Move messages that no consumer holds to another queue; return their old ids with the new ones.
 
-        which   their ids: all of them in one transaction, or none; a function of a `Message` that is true for them; or
-                `tablequeue.ALL`.
+        which   the messages: by ids, all in one transaction or none; by a function that returns true for a `Message` to
+                move; or `tablequeue.ALL`.
         to      a queue with the same payload type, and groups if this one has them. If it is of another database, all
                 messages are moved, as by `move_batches`: `which` is then `ALL`, and `state` is left out.
-        state   only those that are `ready`, `scheduled`, `blocked` or `dead`; of all these if not given.
+        state   move only messages in this state: `ready`, `scheduled`, `blocked` or `dead`; in any of them if not
+                given.
 
         A message keeps its payload, headers, key, group, priority, due time, attempts, errors, producer and
-        `pushed_at`. It comes after those that the other queue has, where the order is by id. Without ids, each thousand
-        messages are one transaction, and those that a consumer gets meanwhile stay. A crash leaves each message in one
-        of the queues.
+        `pushed_at`. Where the order is by id, it comes after the messages that the other queue has. Without ids, each
+        thousand messages are moved in one transaction, and messages that a consumer gets meanwhile stay. A crash leaves
+        each message in one of the queues.
 
-        `BadInput` names ids that are in progress, or not there. `DuplicateKey` if messages of the other queue have keys
-        of these: nothing of the transaction was moved.
+        `BadInput` names ids that are in progress, or do not exist. `DuplicateKey` if the other queue has messages with
+        the same keys: nothing of the transaction was moved.
         """
         return move.move(self._context.current(), to._context.current(), which, state, now)
 
@@ -361,12 +363,12 @@ class Queue(Consumer):
                  nothing to move, an empty batch is yielded, twice a second.
 
         Each message ends in the other queue exactly once, whatever dies: after a crash, move again. It keeps what
-        `move` keeps, and when it expires. A thousand are a batch: this database sets them aside, the other one gets
-        them, and then this one deletes them. Those that a crash leaves aside are in no consumer's way, and come with
-        the next move. A batch is yielded when the other database has it.
+        `move` keeps, and when it expires. A batch is a thousand messages: this database reserves them in a table, the
+        other one stores them, and then this one deletes them. Messages that a crash leaves reserved block no consumer,
+        and the next move takes them along. A batch is yielded when the other database has it.
 
-        If this queue is `strict`, or has groups in order, it is paused from the beginning on, and stays so: what is
-        behind a message in progress stays here until that is finished.
+        If this queue is `strict`, or has groups in order, it is paused from the beginning, and stays paused: messages
+        behind a message in progress stay here until that one is finished.
 
         `DuplicateKey`, at the end, if messages stay because the other queue has their keys.
         """

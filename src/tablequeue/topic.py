@@ -23,7 +23,7 @@ from tablequeue.verbs.topics import Lag, Start
 class Topic:
     """A topic. Made by `Database.create_topic` or `Database.topic`; safe to share between threads.
 
-    `connection=` and `now=` are those of every verb; see `Consumer`. Every refusal is a `TablequeueError`.
+    `connection=` and `now=` mean the same in every verb; see `Consumer`. Every refusal is a `TablequeueError`.
     """
 
     def __init__(self, context: Context) -> None:
@@ -58,7 +58,7 @@ class Topic:
         group        the group of the message; it must be given if the topic was made with `groups=True`.
         headers      a dict of JSON values kept beside the payload.
         connection, now   see `Consumer`. Until a caller's transaction commits, no subscription gets the message, and
-                     none waits for it: it then comes after those that were committed meanwhile.
+                     none waits for it: it then comes after messages that were committed meanwhile.
 
         `BadPayload` if the topic's payload type cannot hold the payload exactly.
         """
@@ -92,17 +92,18 @@ class Topic:
     def subscribe(
         self, name: str, *, start: Start = "beginning", **options: Unpack[SubscriptionOptions]
     ) -> Subscription:
-        """Make a subscription; or open it, if it is there with the same options.
+        """Make a subscription; or open it, if it exists with the same options.
 
-        start         where a new one begins: `beginning` (if not given), with the first message that the topic still
-                      has; `end`, with the next one; or an aware time, with the first message pushed then or later.
+        start         where a new subscription begins: `beginning` (if not given), with the first message that the topic
+                      still has; `end`, with the next one; or an aware time, with the first message pushed then or
+                      later.
         ordered       whether the messages of a group come strictly one after the other, and groups side by side; for a
                       topic with `groups=True`. A message that fails holds its group until it is finished or a dead
                       letter. Such a subscription handles each message by itself, at the speed of a queue. False if not
                       given.
         lease, max_attempts, backoff   as of `Database.create_queue`.
 
-        `QueueDiffers` if it is there with other options. A crash leaves the whole subscription, or nothing of it.
+        `QueueDiffers` if it exists with other options. A crash leaves the whole subscription, or nothing of it.
         """
         given: dict[str, Any] = {**options}
         ordered = given.pop("ordered", False)
@@ -139,11 +140,11 @@ class Topic:
         return topics.names(self._context.current())
 
     def trim(self, *, now: datetime | None = None) -> int:
-        """Drop what the topic need not keep any more; return how much: segments, or on SQLite messages.
+        """Drop messages that the topic need not keep; return the number of segments dropped, or on SQLite of messages.
 
-        Pushes and claims do it once a minute. It needs the rights of the owner of the tables, where there are rights.
-        A segment of the log is dropped as a whole, when all of its messages may go, and while no transaction is open
-        that has pushed. It tries some times, for about a second, and then raises `Locked`.
+        Pushes and claims do it once a minute. It needs the rights of the owner of the tables, if the database has
+        rights. A segment of the log is dropped as a whole, when all of its messages may go, and while no transaction
+        that has pushed is open. It tries for about a second, and then raises `Locked`.
         """
         return topics.again(lambda: topics.trim(self._context.current(), now))
 
@@ -155,10 +156,10 @@ class Topic:
 class Subscription(Consumer):
     """A subscription. Made by `Topic.subscribe`, `Topic.subscription`, or `Database.subscription("topic/name")`.
 
-    It has the verbs of a queue, but for those that push, take or move. Its messages come in the order in which their
+    It has the verbs of a queue, except the verbs that push, take or move. Its messages come in the order in which their
     transactions became visible. A claim is a range of the log: one row, however many messages. The lease is that of the
-    range: `extend` extends it for all of the range. A message that is failed, released or whose lease ends leaves its
-    range, and is retried by itself; the others are not delivered again for it.
+    range: `extend` extends it for all of the range. A message that fails, is released or loses its lease leaves its
+    range and is retried by itself; the other messages of the range are not delivered again.
 
     A claim is never a part of a caller's transaction: `pop` has no `connection=` here. The finishing verbs have it.
     """
@@ -179,13 +180,14 @@ class Subscription(Consumer):
     pop_many.__doc__ = Consumer.pop_many.__doc__
 
     def seek(self, to: Start, *, force: bool = False) -> None:
-        """Go on from elsewhere in the log: to replay messages, or to skip some.
+        """Move to another position in the log: to replay messages, or to skip some.
 
         to      `beginning`, `end`, or an aware time: the first message pushed then or later.
-        force   even if messages are in progress. The leases on those from there on end: they are delivered again.
+        force   seek even if messages are in progress. Leases on messages after the new position end.
 
-        Every message from there on comes, each once and as a new one: also a dead letter, and one that waits for a
-        retry. Of those before, only these two stay. It is the same for an ordered subscription.
+        Every message after the position is delivered once more, as a new one: also a dead letter, and a message that
+        waits for a retry. Of earlier messages, only dead letters and messages that wait for a retry stay. An ordered
+        subscription does the same.
 
         `SeekRefused` if messages are in progress. `Locked` if a transaction of another program is changing some.
         """

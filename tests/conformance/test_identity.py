@@ -40,7 +40,7 @@ def test_a_queue_of_the_name_is_opened_anew(db: Database) -> None:
     old = db.create_queue("work", payload="text")
     old.drop()
     error = refuses(QueueNotFound, old.push, "x")
-    assert "open what has its name now" in error.remedy
+    assert "open the queue that has its name now" in error.remedy
     new = db.create_queue("work", payload="json")
     new.push(1)
     assert claimed(db.queue("work")).payload == 1

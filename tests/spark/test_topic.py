@@ -204,7 +204,7 @@ class TestPositions:
         assert read(startingPosition=first + 3, endingPosition=first + 5) == [3, 4]
         assert read(startingPosition="end") == read(endingPosition="beginning") == []
         words = str(refuses(BadInput, reader(place, startingPosition=end + 11).partitions))
-        assert "ends before the offset" in words
+        assert "does not exist yet; the next offset is" in words
 
     def test_all_that_is_there_and_parts(self, db: Database, place: Place) -> None:
         """More than one sequencing takes on; and messages that came before, though another session sequences."""

@@ -167,8 +167,8 @@ class _NotCompleted(StreamRefused):
 
 
 class _Claimed(NamedTuple):
-    """The ids of the last claim of a run, which saves two reads of them. A claim that was not committed is none: its
-    token is in no row."""
+    """The ids of the last claim of a run, which saves two reads of them. An uncommitted claim does not count: its token
+    is in no row."""
 
     token: str
     ids: Sequence[int]

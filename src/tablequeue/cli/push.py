@@ -161,8 +161,8 @@ def _check_fields(queue: Queue | Topic, fields: Mapping[str, str]) -> None:
     kind = queue.definition.payload
     if fields and kind != "json":
         raise BadInput(
-            f"The payloads of {queue.name!r} are {kind}, which has no fields.",
-            f"Leave --{min(fields)}-field out, or push where payloads are json.",
+            f"Field options need JSON payloads; {queue.name!r} stores {kind}.",
+            f"Leave --{min(fields)}-field out, or push to a queue of JSON payloads.",
         )
     if "priority" in fields and isinstance(queue, Queue):
         check_priority(queue, 0)

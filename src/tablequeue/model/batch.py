@@ -15,7 +15,7 @@ ON_DEAD: tuple[OnDead, ...] = get_args(OnDead)
 BATCH = "tablequeue-batch"
 """The header of a callback."""
 BATCHES_WITHOUT_HISTORY = 86_400.0
-"""Seconds for which an ended batch is there, in a queue without a history."""
+"""Seconds for which an ended batch is kept, in a queue without a history."""
 
 
 def check_on_dead(on_dead: str) -> None:
@@ -34,8 +34,8 @@ class BatchProgress:
     cancelled     they left the queue without being completed: cancelled, expired or deleted.
     opened_at     when the batch was opened.
     failed_at     when the callback `failed` was pushed; None: not yet, or there is none.
-    ended_at      when the batch ended, and its callback `then` was pushed; None: it has not. From then on nothing of
-                  this changes any more.
+    ended_at      when the batch ended, and its callback `then` was pushed; None: it has not. After that none of these
+                  values changes.
     """
 
     waiting: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # not at run time: these modules of SQLAlchemy take a third o
 
         def cursor(self) -> Any: ...
 
-    # The verbs of tablequeue.aio have the types of the others, and take the async ones only; the others refuse these.
+    # The verbs of tablequeue.aio have the same types, but accept only async connections, which the sync verbs refuse.
     Connection: TypeAlias = (
         sa.Connection
         | orm.Session

@@ -43,7 +43,7 @@ FEATURES = ("expires", "unique_for", "results", "batches", "dependencies")
 _DURATIONS = ("expires", "unique_for")
 _FLAGS = ("strict", "results", "batches", "dependencies")
 RETENTION = 30 * 86400.0
-"""Seconds that finished messages stay in the history of a queue that does not say it."""
+"""Seconds that finished messages stay in the history, if the option `history` is not given."""
 MOST_CONCURRENT = 10_000
 """The highest limit of messages in progress: a claim looks at a row for each."""
 LARGEST_LABELS = 40_000
@@ -111,7 +111,7 @@ class Definition:
             if value < 0:
                 raise BadDefinition(f"{name} is {value!r}.", "Give a number that is not negative.")
         if self.backoff.jitter > 1:
-            raise BadDefinition(f"backoff.jitter is {self.backoff.jitter!r}.", "Give a share from 0 to 1.")
+            raise BadDefinition(f"backoff.jitter is {self.backoff.jitter!r}.", "Give a number from 0 to 1.")
 
     def _check_grouping(self) -> None:
         self._check_groups()
@@ -233,7 +233,7 @@ class Definition:
 
     @property
     def contended(self) -> bool:
-        """Whether a claim locks a row that other claims need: that of a rate, or the stripe of a group."""
+        """Whether a claim locks a row that other claims need: the row of a rate, or a row that limits some groups."""
         return self.rate is not None or self.group_limited
 
     @property
@@ -273,7 +273,7 @@ class Definition:
 
     @property
     def claims_ranges(self) -> bool:
-        """Whether a claim may be one range of a log: then there is nothing else under its token."""
+        """Whether a claim may be one range of a log: then no other row has its token."""
         return False
 
     @property
@@ -282,7 +282,7 @@ class Definition:
 
     @property
     def retention(self) -> float | None:
-        """Seconds that a finished message stays in the history; None: it stays."""
+        """Seconds that a finished message stays in the history; None: for ever."""
         return self.history if isinstance(self.history, (int, float)) else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -304,7 +304,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefinition(Definition):
-    """The definition of a topic. Of the fields of a queue's definition only `payload` and `groups` are its own."""
+    """The definition of a topic. It uses only `payload` and `groups` of the fields of a queue's definition."""
 
     keep: Keep = "forever"
     kind: ClassVar[Kind] = "topic"
@@ -333,13 +333,13 @@ class TopicDefinition(Definition):
 
     @property
     def history_of_detached(self) -> History:
-        """The `history` of its subscriptions: what they detach is kept as long as the log, or longer."""
+        """The `history` of its subscriptions: messages that they detach are kept as long as the log, or longer."""
         return "keep" if isinstance(self.keep, str) else self.keep
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDefinition(Definition):
-    """The definition of a subscription: that of the queue of its detached messages, and the name of its topic.
+    """The definition of a subscription: the definition of the queue for its detached messages, and its topic's name.
 
     If it is `ordered`, all of its messages go through that queue, which has groups.
     """

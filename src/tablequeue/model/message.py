@@ -16,11 +16,11 @@ from tablequeue.model.pacing import LARGEST, Duration
 from tablequeue.model.payload import load_headers
 from tablequeue.model.states import FailedState, State
 
-if TYPE_CHECKING:  # a claim calls its queue, whose type its users need
+if TYPE_CHECKING:  # a claim calls its queue, and type checkers need the queue's type
     from tablequeue.consumer import Consumer
 
-# The columns of a claimed row, in the order that claim and take return them, and their places in it. By place, and not
-# as a NamedTuple: to make one for each message takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
+# The columns of a claimed row, in the order that claim and take return them, and their indexes. A row is read by index,
+# because a NamedTuple for each message would take 0.5 µs of the 15 µs that a message takes by hundreds on SQLite.
 CLAIMED = (
     "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at errors".split()
 )
@@ -32,8 +32,9 @@ CLAIMED = (
 # that expired made a row of 200 KB, and each claim took three times as long.
 FIRST_ERRORS, LAST_ERRORS = 3, 7
 MOST_ERRORS = FIRST_ERRORS + LAST_ERRORS
-# The characters of an error that are kept. Of a longer one the ends are, of so many characters each, and between them
-# is how many were left out: a traceback ends with its exception, and the text of that may be long itself.
+# The characters of an error that are kept. Of a longer error the beginning and the end are kept, each with so many
+# characters, and between them the number of characters left out: a traceback ends with its exception, which may have a
+# long text.
 LONGEST_ERROR = 8_000
 ERROR_ENDS = 3_950
 
@@ -59,7 +60,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class AttemptError:
-    """Why one attempt did not finish: the consumer's words, or `lease expired`.
+    """Why one attempt did not finish: the text that the consumer gave, or `lease expired`.
 
     error    at most 8,000 characters. Of a longer text the beginning and the end are kept, and how many are left out.
     number   which error of the message it is, from 1. A message keeps its first 3 errors and its last 7; where numbers
@@ -77,9 +78,9 @@ class AttemptError:
 class Message:
     """A message as peek, find, dead and history show it. Times are aware and in UTC.
 
-    payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
+    payload         what was pushed, or `Unreadable` if the stored payload cannot be read.
     state           ready, scheduled, in_progress, dead or blocked (behind another one of its group). In the history:
-                    finished, cancelled or expired; or in_progress, delivered at most once and not completed.
+                    finished, cancelled or expired; or in_progress, if delivered at most once and not completed.
     attempts        how often it was claimed so far.
     producer        the name of the producer that pushed it; `consumer` the last consumer that popped it.
     due_at          when a scheduled message becomes ready.
@@ -124,7 +125,7 @@ class Claim:
     `connection=` and `now=` are those of every verb; see `Consumer`.
     """
 
-    # Slots, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
+    # `__slots__`, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
     # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
     __slots__ = ("_cancelled", "id", "payload", "queue", "reported", "row", "token")
 
@@ -137,7 +138,8 @@ class Claim:
         self.payload = payload
         self.token = token
         self.reported: tuple[float, float]
-        """When and what `progress` has written last, on this process's monotonic clock. Not set before."""
+        """The time, on this process's monotonic clock, and the value of the last write of `progress`. Not set
+        before."""
 
     @classmethod
     def of(cls, queue: Consumer, id: int, token: str, attempt: int = 0) -> Self:
@@ -177,12 +179,12 @@ class Claim:
 
     @property
     def lease_until(self) -> datetime | None:
-        """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
+        """When the lease from `pop` ends; `extend` returns the new end. None where there is no lease."""
         return None if self.row[LEASE_UNTIL] is None else self._load_time(self.row[LEASE_UNTIL])
 
     @property
     def priority(self) -> int:
-        """0 in a queue that does not go by priority."""
+        """0 in a queue without priorities."""
         return self.row[PRIORITY]
 
     @property
@@ -202,8 +204,8 @@ class Claim:
 
     @property
     def errors(self) -> tuple[AttemptError, ...]:
-        """Why its attempts before this one failed: the first 3 errors and the last 7. Also of a dead letter that has
-        moved to this queue."""
+        """Why its attempts before this one failed: the first 3 errors and the last 7. They include the errors from
+        before a dead letter moved to this queue."""
         return load_errors(self.row[ERRORS], self._load_time)
 
     @property
@@ -213,7 +215,7 @@ class Claim:
         Its consumer should stop: `fail`, `release` and an exception then end the message as cancelled, and `complete`
         completes it nevertheless. False if the claim is no longer held.
         """
-        # The slot is empty until then: to fill it would cost something for each claim.
+        # The attribute is not set before: to set it would cost something for each claim.
         if not getattr(self, "_cancelled", False) and self.queue.is_cancelled(self):
             self._cancelled = True
         return getattr(self, "_cancelled", False)
@@ -237,8 +239,9 @@ class Claim:
         detail            a JSON value beside it, for people or for a program, such as `{"row": 4000}`.
         connection, now   see `Consumer`. In a transaction of the caller's others see it after the commit.
 
-        At most one write a second. Other calls are dropped, but for the first of a claim, one that reports 1, and any
-        after one in a caller's transaction. The last call may not be seen. The first report in a queue makes a table.
+        At most one write a second. Other calls are dropped, except the first call of a claim, a call that reports 1,
+        and any call after one in a caller's transaction. The last call may not be seen. The first report in a queue
+        makes a table.
 
         `LeaseLost`, and no change, if the claim is no longer held; a call that is dropped does not look. `BadInput`
         where delivery is at most once, in subscriptions that are not ordered, and on SQL Server.
@@ -267,8 +270,8 @@ class Claim:
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later.
 
-        error      a string, or an exception whose traceback is kept. Of a long text the ends are kept: see
-                   `AttemptError`, which also says how many errors of a message are.
+        error      a string, or an exception whose traceback is kept. Of a long text the beginning and the end are kept:
+                   see `AttemptError`, also for the number of errors that are kept.
         retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
         retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
         connection, now   see `Consumer`.
@@ -310,7 +313,7 @@ def note_cancelled(claim: Claim) -> None:
 
 
 def error_text(error: str | BaseException) -> str:
-    """Return the text that is kept of an error: of an exception its traceback; see `LONGEST_ERROR`.
+    """Return the text of an error to keep: for an exception its traceback; see `LONGEST_ERROR`.
 
     People read it: characters that no database text can hold are shown as escapes.
     """
@@ -342,7 +345,7 @@ def with_error(errors: Sequence[Mapping[str, Any]], error: Mapping[str, Any]) ->
 
 
 def load_errors(errors: Any, load_time: Callable[[Any], datetime]) -> tuple[AttemptError, ...]:
-    """Return the errors of a stored message: JSON, of which some drivers give the text, others the value."""
+    """Return the errors of a stored message: some drivers return JSON as text, others as values."""
     rows = stored_errors(errors)
     left_out = _number_of(rows) - len(rows)
     return tuple(
@@ -367,7 +370,8 @@ def _number_of(rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def checked_id(id: int, of: str = "message", source: str = "push returned") -> int:
-    """Return the id, if a bigint can hold it; else `BadInput`, which says of what it is no id, and what returns one."""
+    """Return the id, if a bigint can hold it; else `BadInput`, which names the kind of id and the call that returns
+    one."""
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
         raise BadInput(f"{id!r} is not the id of a {of}.", f"Give the id that {source}.")
     return id
@@ -392,7 +396,7 @@ def checked_token(token: str) -> str:
     if token == "":
         raise BadInput(
             "A message that was taken is finished by the transaction it was taken in.",
-            "Commit that to finish it, or roll it back to put the message back.",
+            "Commit that transaction to finish it, or roll it back to put the message back.",
         )
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
 

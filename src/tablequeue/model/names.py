@@ -14,13 +14,15 @@ from tablequeue.errors import BadName
 CATALOGUE = "tq_queues"
 HISTORY = "_history"
 PART = "__"
-"""What separates the name of a queue's table from that of a part: `tq_orders__streams`, `tq_orders__ready`."""
+"""The separator between the name of a queue's table and the name of a part, a further table of the queue:
+`tq_orders__streams`, `tq_orders__ready`."""
 
 MOVING = f"{PART}moving"
 """The part with the messages that are on their way to another database."""
 
 LONGEST_NAME = 255
-"""The maximum number of characters of a name in the catalogue; that of a subscription has its topic: `events/mail`."""
+"""The maximum number of characters of a name in the catalogue; a subscription's name includes its topic:
+`events/mail`."""
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,47}")
 # A table's name without the `tq_`. PostgreSQL cuts a name off after 63 bytes: `tq_`, 47 characters, and the longest
@@ -30,7 +32,7 @@ _HASH = 10
 
 
 def check_identifier(name: str, what: str) -> str:
-    """Return the name, if it is one in the SQL of every engine; else `BadName`."""
+    """Return the name, if it is valid in the SQL of every engine; else `BadName`."""
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise BadName(
             f"{name!r} cannot name a {what}.",
@@ -40,7 +42,7 @@ def check_identifier(name: str, what: str) -> str:
 
 
 def check_table(table: str) -> str:
-    """Return the name, if it can be that of a queue's table; else `BadName`."""
+    """Return the name, if a queue's table can have it; else `BadName`."""
     if not re.fullmatch(r"tq_[a-z0-9][a-z0-9_]*", table):
         raise BadName(f"{table!r} is no table of a queue.", "Use the name that the catalogue has: tq_orders.")
     return table
@@ -65,7 +67,7 @@ def check_name(name: str, kind: str = "queue") -> str:
 
 
 def check_full_name(name: str, kind: str = "queue") -> str:
-    """Return the name of a queue or a topic, or that of a subscription with its topic; else `BadName`."""
+    """Return the name of a queue or a topic, or a subscription's name with its topic; else `BadName`."""
     topic, slash, subscription = name.partition("/") if isinstance(name, str) else (name, "", "")
     if not slash:
         return check_name(topic, kind)
@@ -94,18 +96,18 @@ def number_in(subscription_table: str) -> int:
 
 
 def topic_table_of(subscription_table: str) -> str:
-    """Return the name of the topic's table, from that of one of its subscriptions."""
+    """Return the name of the topic's table, from the table name of one of its subscriptions."""
     return subscription_table.rpartition(f"{PART}s")[0]
 
 
 def table_of(name: str, kind: str = "queue", taken: Collection[str] = ()) -> str:
-    """Return the name of the table of a new queue or topic, which the catalogue keeps: none of those `taken`.
+    """Return the name of the table of a new queue or topic, which the catalogue keeps, and which is not in `taken`.
 
-    Taken are the tables of what is there, and of all that was dropped: see docs/adr/0064.
+    The names of all existing and all dropped tables are taken: see docs/adr/0064.
 
-    It is `tq_<name>`; the parts of the queue are `tq_<name>_history` and `tq_<name>__<part>`. If that is taken, or is
-    no name of a table, or could be the name of a part of another queue, or leaves no room for the names of parts, it is
-    `tq_<what SQL can write of the name>_x<hash>` instead. So it is for a name that already looks like that.
+    It is `tq_<name>`; the parts of the queue are `tq_<name>_history` and `tq_<name>__<part>`. If that is taken, is no
+    valid name of a table, or could be the name of a part of another queue, or leaves no room for the names of parts, it
+    is `tq_<what SQL can write of the name>_x<hash>` instead. A name that already looks like this gets such a table too.
     """
     longest = _LONGEST[kind]
     if not _is_odd(name, longest) and f"tq_{name}" not in taken:
@@ -119,7 +121,8 @@ def table_of(name: str, kind: str = "queue", taken: Collection[str] = ()) -> str
 
 
 def _length(name: str) -> int:
-    """Return the number of characters, as SQL Server counts them: one beyond Unicode's first 65,536 is two."""
+    """Return the number of characters, as SQL Server counts them: a character beyond Unicode's first 65,536 counts as
+    two."""
     return len(name.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -77,7 +77,7 @@ ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
 
 
 def fixed(there: Definition, wanted: Definition) -> str | None:
-    """Return the first option that `alter` cannot change to that of the wanted definition; else None."""
+    """Return the first option that `alter` cannot change to its value in the wanted definition; else None."""
     for field in dataclasses.fields(there):
         differs = getattr(there, field.name) != getattr(wanted, field.name)
         if differs and field.name not in ALTERABLE[there.kind]:

@@ -20,7 +20,7 @@ LONGEST = 3.2e9
 
 
 def in_seconds(duration: Duration) -> float:
-    """Return a timedelta as seconds, and anything else as it is: a check refuses what is no duration."""
+    """Return a timedelta as seconds, and anything else as it is: a later check refuses values that are no duration."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
@@ -31,8 +31,8 @@ class Backoff:
     base     the wait after the first failure: seconds, or a timedelta; 1 second if not given.
     factor   how many times longer each wait is than the one before; 2 if not given.
     cap      the longest wait: seconds, or a timedelta; 1 hour if not given.
-    jitter   the share of the wait, from 0 to 1, that may be taken off at random, so that messages that failed together
-             do not come back together; 0.1 if not given.
+    jitter   the fraction of the wait, from 0 to 1, that may be taken off at random, so that messages that failed
+             together do not come back together; 0.1 if not given.
 
     The attributes `base` and `cap` are seconds.
     """

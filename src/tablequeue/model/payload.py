@@ -17,7 +17,7 @@ T = TypeVar("T")
 # The deepest nesting of lists and dicts. Python's own limit depends on the depth of the caller's stack.
 DEEPEST = 500
 
-# Keys that json may have made of keys that are not text. To search the text costs a tenth of searching the value.
+# Keys that json may have made of keys that are not text. Searching the text costs a tenth of searching the value.
 _may_have_odd_keys = re.compile(r'[{,]"(?:-?[0-9]|(?:true|false|null|-?Infinity|NaN)")').search
 
 # The types that contain no others. Anything else is a list, a dict, or an instance of a subclass.

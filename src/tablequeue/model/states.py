@@ -1,6 +1,6 @@
-"""The states of a message, and every way from one to another.
+"""The states of a message, and every transition from one to another.
 
-The SQL of the engines moves messages; this table says which moves there are. tests/test_states.py compares it with the
+The SQL of the engines moves messages; this table lists all transitions. tests/test_states.py compares it with the
 texts of every engine and with what real databases do, in both directions. ARCHITECTURE.md shows it.
 """
 
@@ -26,18 +26,18 @@ WAITING_STATES: tuple[LiveState, ...] = ("blocked", "ready", "scheduled")
 
 
 class Transition(NamedTuple):
-    """One way from a state to another."""
+    """One transition from a state to another."""
 
     source: State | Start | End
     verb: str
     target: State | End
     queues: str = ""
-    """In which queues: words of `engines.operations.conditions`, each of which must hold, or must not after `not`."""
+    """In which queues: names of `engines.operations.conditions`, which must all be true, or false after `not`."""
     when: str = ""
     """For which messages, if not for all that are in the state."""
 
 
-# The operations of the engines that do what a verb stands for; and `take` under a token is a claim at most once.
+# The engines' operations for each verb. A `take` with a token is a claim of a queue that delivers at most once.
 VERBS: Mapping[str, str] = {
     "push": "push push_many push_each publish pump",
     "move": "move",
@@ -128,7 +128,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("expired", "purge_history", "deleted", "expires keep"),
     Transition("finished", "purge_history", "deleted", "keep"),
     Transition("cancelled", "purge_history", "deleted", "keep"),
-    # In the transaction of the take, whose caller cannot read the payload.
+    # In the transaction of the take, if the caller cannot read the payload.
     Transition("finished", "put_back", "dead", "keep", "payload unreadable"),
     Transition("deleted", "put_back", "dead", "none", "payload unreadable"),
 )

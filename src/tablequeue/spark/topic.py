@@ -116,7 +116,7 @@ class _Reader:
         end = topics.bounds(self._topic).end
         if position > end:
             raise BadInput(
-                f"The topic {self._name!r} ends before the offset {position}: the next message gets {end}.",
+                f"Offset {position} of the topic {self._name!r} does not exist yet; the next offset is {end}.",
                 "Give an offset that it has, or end.",
             )
         return position
