@@ -107,7 +107,7 @@ def test_a_key_that_is_taken_moves_nothing(db: Database) -> None:
     other.push(4, key="k")
     error = refuses(DuplicateKey, source.move, ids, to=other)
     assert error.keys == ("k",)
-    assert "'b' have keys of those to move: 'k'" in error.cause
+    assert "'b' have keys of messages to move: 'k'" in error.cause
     assert "'k'" in refuses(DuplicateKey, source.move, ALL, to=other).cause
     assert (counts(source), counts(other)) == ({"ready": 3}, {"ready": 1})
     claimed(other).complete()

@@ -1,1 +1,2 @@
-"""What the verbs do, engine-neutral: one noun a file. Each runs an engine's operation and gives its rows meaning."""
+"""What the verbs do, engine-neutral: one noun a file. Each runs an engine's operation and turns its rows into
+results."""

@@ -1,4 +1,5 @@
-"""What follows a call that took effect: the next messages of groups, the ends of batches, and those who wait."""
+"""What follows a call that took effect: the next messages of groups, the ends of batches, and notifications of
+waiters."""
 
 from __future__ import annotations
 
@@ -19,10 +20,9 @@ Step = Callable[[Context, datetime | None, int], object]
 def follow(
     context: Context, steps: Ways[Step], now: datetime | None, connection: Connection | None, messages: int = 1
 ) -> None:
-    """Do what follows a call about so many messages. Not in a caller's transaction, which others do not see yet.
+    """Do what follows a call about this number of messages. Not in a caller's transaction, which others do not see yet.
 
-    An error is not raised, because the caller would repeat the call, which took effect. The next sweep does what is
-    left.
+    An error is not raised, because the caller would repeat the call, which took effect. The next sweep does the rest.
     """
     if connection is None and messages:
         for step in context.table.plan.steps(steps):
@@ -35,7 +35,7 @@ def follow(
 def _promote(context: Context, now: datetime | None, messages: int) -> None:
     """Promote the next messages of the groups.
 
-    In all of the groups: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, and
+    It does so in all groups: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, and
     their rate fell to a quarter.
     """
     for _ in range(0, messages, SWEEP_SIZE):
@@ -54,7 +54,7 @@ COMPLETED: Ways[Step] = Ways(
 )
 """What follows a completion, which notes the batches that it may have ended."""
 LEFT: Ways[Step] = Ways({"promoted": _promote, "batches": _end_batches})
-"""What follows if messages left the queue in another way than by a completion, or became dead letters."""
+"""What follows if messages left the queue without being completed, or became dead letters."""
 PURGED: Ways[Step] = Ways({"batches": _end_batches})
 """What follows a purge, after which sweeps promote."""
 ENDED: Ways[Step] = Ways(

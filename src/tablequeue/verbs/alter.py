@@ -1,4 +1,4 @@
-"""Change the definition of a queue that is there, for all processes that use it."""
+"""Change the definition of an existing queue, for all processes that use it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tablequeue.verbs.dependency_ends import awaited
 
 
 def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
-    """Change the given options of a queue or a subscription; return its table with the definition that it has then.
+    """Change the given options of a queue or a subscription; return its table with the new definition.
 
-    The other options stay as another process may have altered them meanwhile. Stored procedures that are there are
-    made again, with the same rights where the database can replace one.
+    The other options stay as they are, also if another process altered them meanwhile. Existing stored procedures are
+    made again, and keep their rights if the database can replace a procedure.
     """
     engine = runner.engine
 
     def change(cursor: object, table: Table, params: Params) -> Table:
-        # Under the creators' lock: of several that alter at once, each sees what the one before did.
+        # Under the creators' lock: if several processes alter at once, each sees the change of the one before.
         engine.catalogue.lock(cursor, table, params)
         name = catalogue.present_name(engine, cursor, table)
         row = None if name is None else engine.catalogue.lookup(cursor, table, {"name": name})

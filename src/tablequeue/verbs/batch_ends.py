@@ -1,9 +1,10 @@
-"""The ends of batches: looks for those of which no message is left, and what pushes their callbacks.
+"""The ends of batches: finds batches without messages left, and pushes their callbacks.
 
-A batch is a row. What is left of it, its messages tell, each by its own row; so a completion changes nothing else. Who
-completes a message when no other one of the batch is ready looks, after the commit, whether any is left; and each sweep
-looks at the open batches of its queue. Whoever finds one without messages locks its row, looks again, pushes the
-callback and ends the batch, in one transaction. So a crash leaves the batch ended with its callback, or open.
+A batch is a row. Which of its messages are left, only their own rows say; so a completion changes no row of the batch.
+A process that completes a message when no other one of the batch is ready looks, after the commit, whether any is left;
+and each sweep looks at the open batches of its queue. A process that finds a batch without messages locks its row,
+looks again, pushes the callback and ends the batch, in one transaction. So a crash leaves the batch ended with its
+callback, or open.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from tablequeue.model.payload import dump_headers
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.context import Context
 
-# Open batches at which one look of a sweep looks; the next look goes on with those after them.
+# The number of open batches that a sweep checks; the next sweep checks the batches after them.
 BATCHES = 100
 # Messages of a batch that one statement cancels.
 CANCELLED_AT_ONCE = 1000
 
 
 def look(context: Context, now: datetime | None) -> int:
-    """Look at some open batches of the queue, and end those that are at their end. Return how many have pushed."""
+    """Look at some open batches of the queue, and end the finished ones. Return how many have pushed a callback."""
     table = context.table
     params: Params = {"after": table.next_batch, "n": BATCHES}
     found = context.run(context.engine.batches.open_batches, params)
     table.next_batch = found[-1].id if len(found) == BATCHES else 0
     acted = 0
     for batch in found:
-        # An error of one, such as a callback into a queue to which this process may not push, stops neither the others
-        # nor the consumers: the batch stays open, and a process that may push ends it.
+        # An error of one batch, such as a callback into a queue to which this process may not push, stops neither other
+        # batches nor consumers: the batch stays open, and a process that may push ends it.
         with suppress(TablequeueError):
             acted += _act(context, batch, now)
     return acted
@@ -62,7 +63,8 @@ def look_after(context: Context, now: datetime | None) -> None:
 
 
 def cancel(context: Context, id: int, dead: bool, now: datetime | None) -> int:
-    """Cancel the messages of a batch, and its dead letters too if `dead`. Return how many are cancelled or told."""
+    """Cancel the messages of a batch, and its dead letters too if `dead`. Return how many are cancelled or told to
+    stop."""
     total = 0
     params: Params = {"id": id, "dead": int(dead), "n": CANCELLED_AT_ONCE}
     while ids := context.run(context.engine.batches.uncancelled, params):
@@ -72,10 +74,10 @@ def cancel(context: Context, id: int, dead: bool, now: datetime | None) -> int:
 
 
 def settle(context: Context, id: int, now: datetime | None) -> Callable[[Cursor, Table, Params], bool]:
-    """Return the operation that pushes what a batch has to push by now, and ends it if nothing of it is left.
+    """Return the operation that pushes the due callbacks of a batch, and ends the batch if no message of it is left.
 
-    It returns whether it has pushed or ended. Under the lock of the batch only one does it. What it finds was found in
-    vain if another one has done it, or if its callback has no queue any more: then the batch stays open.
+    It returns whether it has pushed or ended. The lock of the batch lets only one process do it. It does nothing if
+    another process has done it, or if the queue of its callback was dropped: then the batch stays open.
     """
     batches = context.engine.batches
 
@@ -83,7 +85,7 @@ def settle(context: Context, id: int, now: datetime | None) -> Callable[[Cursor,
         pushes = batches.lock_batch(cursor, table, {"id": id})
         if pushes is None:
             return False
-        # After the lock: what was committed before it is seen.
+        # After the lock, so that changes committed before it are seen.
         batch = next(iter(batches.open_batches(cursor, table, {"after": id - 1, "n": 1})), None)
         row = batches.batch_progress(cursor, table, {"id": id})
         if batch is None or batch.id != id or row is None:
@@ -129,7 +131,8 @@ def progress_of(context: Context, row: BatchRow) -> BatchProgress:
 
 
 def _act(context: Context, batch: OpenBatchRow, now: datetime | None) -> bool:
-    """Do what is due about an open batch. Return whether it has pushed a callback or ended."""
+    """Push the due callbacks of an open batch, and end it if it is finished. Return whether it has pushed a callback or
+    ended."""
     if batch.cancels:
         cancel(context, batch.id, dead=False, now=now)
     elif not batch.ends and not batch.fails:

@@ -37,7 +37,7 @@ Callback = tuple[str, Any]
 class OpenBatch:
     """The messages of a batch, which are pushed when the block ends. Made by `Queue.batch` and `Queue.batch_of`.
 
-    Until then nothing is in the database, and if the block raises, nothing comes there.
+    Until then nothing is in the database, and if the block raises, nothing is pushed.
     """
 
     def __init__(self, context: Context, now: datetime | None) -> None:
@@ -55,7 +55,7 @@ class OpenBatch:
         return self._id
 
     def push(self, payload: Any) -> None:
-        """Have a message pushed with the batch: a payload, or a `NewMessage` with options of its own.
+        """Add a message to the batch: a payload, or a `NewMessage` with options of its own.
 
         `BadPayload` if the payload type of the queue cannot hold it. If a key is taken when the block ends,
         `DuplicateKey`, and nothing is pushed.
@@ -63,7 +63,7 @@ class OpenBatch:
         self.push_many([payload])
 
     def push_many(self, payloads: Iterable[Any]) -> None:
-        """Have several messages pushed with the batch, as `push` does."""
+        """Add several messages to the batch, as `push` does."""
         encoded = encode(self._context, payloads, NOTHING, self._now)
         last = self._chunks[-1] if self._chunks else None
         if last is not None and not (last.rows if encoded.payloads else last.payloads):
@@ -143,7 +143,7 @@ class MoreOfBatch(OpenBatch):
         if id is None:
             raise BadInput(f"Message {self._message.id} is in no batch.", "Push without the batch; or open one.")
         if id not in [batch.id for batch in batches.open_batches(cursor, table, {"after": id - 1, "n": 1})]:
-            raise BadInput(f"The batch {id} has ended.", "Open another one: a message that is redriven is late for it.")
+            raise BadInput(f"The batch {id} has ended.", "Open another one: the message was redriven too late.")
         batches.count_batch(cursor, table, {"batch_id": id, "pushed": self._size})
         self._push_all(cursor, table, id)
         return id
@@ -165,7 +165,7 @@ class Batch:
         return self._context.table.name
 
     def progress(self) -> BatchProgress:
-        """Return the progress of the batch: one read, which counts the messages that are left."""
+        """Return the progress of the batch: one read, which counts the remaining messages."""
         context = self._context.current()
         row = context.run(context.engine.batches.batch_progress, {"id": self.id})
         if row is None:
@@ -176,7 +176,7 @@ class Batch:
         """Return the results of up to `n` messages of the batch with ids above `after`, by id, lowest id first.
 
         For a queue with `results`; else `BadInput`. A message is missing if it is not finished, was completed without a
-        result, or is no longer in the history. Those who read all results give the last id as the next `after`.
+        result, or is no longer in the history. To read all results, give the last id as the next `after`.
         `BatchNotFound` if the batch has been forgotten with the history.
         """
         context = self._context.current()
@@ -188,11 +188,11 @@ class Batch:
         return {id: json.loads(result) for id, result in rows.items()}
 
     def cancel(self, *, now: datetime | None = None) -> int:
-        """Cancel the messages: those that wait, and dead letters, leave the queue; consumers of the others are told.
+        """Cancel the messages: waiting ones and dead letters leave the queue; consumers of the others are told to stop.
 
-        The batch ends when the last one is finished, and pushes its callback then, whose header says how many were
-        cancelled. Returns how many messages were cancelled or told. In bounded transactions: a crash leaves some
-        messages cancelled, and another call goes on. `now` as in `Consumer`.
+        The batch ends when the last message is finished, and then pushes its callback, with the number of cancelled
+        messages in its header. Returns how many were cancelled or told to stop. It takes bounded transactions: a crash
+        leaves some messages cancelled, and another call goes on. `now` as in `Consumer`.
         """
         context = self._context.current()
         cancelled = batch_ends.cancel(context, self.id, dead=True, now=now)

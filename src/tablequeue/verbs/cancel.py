@@ -20,11 +20,11 @@ Chosen = int | Iterable[int] | Callable[[Message], bool]
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What `cancel` has done. Each id that it was given is in one of the three.
+    """What `cancel` has done. Each given id is in one of the three lists.
 
-    cancelled   the messages that waited, or were dead letters: they are gone.
+    cancelled   the messages that waited, or were dead letters: they have left the queue.
     told        the messages in progress, whose consumers are told to stop.
-    unknown     ids of no message in the queue: it is finished or deleted, or there was none.
+    unknown     ids that no message in the queue has: it is finished or deleted, or never existed.
     """
 
     cancelled: tuple[int, ...] = ()
@@ -46,15 +46,15 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: Co
     return Cancellation(
         tuple(sorted(id for id, told in account.items() if not told)),
         tuple(sorted(id for id, told in account.items() if told)),
-        # What a predicate chose was there; it may have been finished since.
+        # A message that a predicate chose existed; it may have been finished since.
         tuple(sorted({*asked}.difference(account))),
     )
 
 
 def told(context: Context, ids: Sequence[int]) -> frozenset[int]:
-    """Return those of the messages in progress that were cancelled. It reads their rows by their ids, and locks none.
+    """Return the messages in progress that were cancelled. It reads their rows by their ids, and locks none.
 
-    Of a subscription, only detached messages can be cancelled; where delivery is at most once, none.
+    In a subscription, only detached messages can be cancelled; where delivery is at most once, none.
     """
     return frozenset(context.run(context.messages.told, {"ids": context.engine.dump_ids(ids)}) if ids else ())
 
@@ -63,15 +63,16 @@ def told(context: Context, ids: Sequence[int]) -> frozenset[int]:
 
 
 def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
-    """Return the ids, all at once; or those that the predicate chooses, by state, in batches."""
+    """Return the ids, all at once; or the ids of messages that the predicate chooses, by state, in batches."""
     if not callable(which):
         given = [which] if isinstance(which, int) else which
         if ids := sorted({*whole_ids(given)}):
             yield ids
         return
-    # Of a subscription: its detached messages. Each is looked at in the state that it has then.
+    # For a subscription, its detached messages. Each is looked at in its current state.
     apart = replace(context, reads=context.engine.reads)
-    # Blocked ones first: one that becomes the head of its group, because the head was cancelled, would be passed over.
+    # Blocked ones first: else a message that becomes the head of its group, because the head was cancelled, would be
+    # missed.
     for state in sorted(STATES, key=lambda state: state != "blocked"):
         for batch in in_batches(apart, state):
             if ids := [message.id for message in batch if which(message)]:
@@ -79,7 +80,7 @@ def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
 
 
 def _refuse_in_log(context: Context, ids: Sequence[int]) -> None:
-    """Refuse ids of a subscription that are in the log alone: they belong to all subscriptions."""
+    """Refuse ids of messages that are only in the log: they belong to all subscriptions."""
     if context.table.definition.kind != "subscription":
         return
     for id in ids:

@@ -28,14 +28,14 @@ from tablequeue.verbs.context import Context
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
-    """Make the queue, or the topic; or return it, if it is there with the same definition."""
+    """Make the queue, or the topic; or return it, if it exists with the same definition."""
     return same(made(runner, name, definition), definition)
 
 
 def made(runner: Runner, name: str, definition: Definition) -> Table:
-    """Return what is there under that name, whatever its definition; if nothing is, make it.
+    """Return the queue or topic of that name, whatever its definition; make it if there is none.
 
-    It looks first: a queue that is there needs no right to create, and no lock.
+    It looks first: an existing queue needs no right to create, and no lock.
     """
     engine = runner.engine
     check_name(name, definition.kind)
@@ -47,8 +47,8 @@ def made(runner: Runner, name: str, definition: Definition) -> Table:
             return row
         if definition.dead_letter_to is not None:
             dead_letters.check(name, definition, there(engine, cursor, definition.dead_letter_to))
-        # A queue of another name may have the table: it had this name before, or its name has the same hash. And what
-        # was dropped may be open somewhere.
+        # A queue of another name may have the table: it had this name before, or its name has the same hash. And a
+        # program may still have a dropped queue open.
         taken = {table_in(row) for row in engine.catalogue.names(cursor, table, {})}
         taken.update(engine.catalogue.dropped(cursor, table, {}))
         made = engine.table(name, definition, table_of(name, definition.kind, taken))
@@ -90,13 +90,14 @@ def entry(table: Table) -> Params:
 
 
 def kind_at(runner: Runner, name: str) -> Kind:
-    """Return what the catalogue has under that name: a topic, or a subscription; else a queue, there or not."""
+    """Return the kind of that name in the catalogue: a topic, or a subscription; else a queue, even if there is
+    none."""
     row = lookup(runner, name)
     return "queue" if row is None else kind_of(json.loads(row.entry))
 
 
 def find(runner: Runner, name: str, *kinds: Kind) -> Table:
-    """Return what the catalogue has under that name, of one of these kinds; `QueueNotFound` suggests the nearest name.
+    """Return the table of that name, of one of these kinds; `QueueNotFound` suggests the nearest name.
 
     A subscription is named with its topic, as `events/mail`.
     """
@@ -120,7 +121,7 @@ def find(runner: Runner, name: str, *kinds: Kind) -> Table:
 
 
 def _with_target(runner: Runner, table: Table) -> Table:
-    """Return the table, with that of the queue to which its dead letters move, as the catalogue has it."""
+    """Return the table, with the table of the queue to which its dead letters move, from the catalogue."""
     name = table.definition.dead_letter_to
     if name is not None:
         row = lookup(runner, name)
@@ -141,7 +142,7 @@ _CREATE: dict[Kind, str] = {
 
 
 def without_place(runner: Runner, what: str) -> QueueNotFound | None:
-    """Return the error for what cannot be there, because the database file or the schema is not; else None."""
+    """Return the error for a name that cannot exist, because the database file or the schema does not; else None."""
     if path := runner.missing():
         return QueueNotFound(f"There is no {what}, for there is no database file {path}.", FILE_REMEDY)
     if not has_schema(runner):
@@ -178,7 +179,7 @@ def table_in(row: NameRow) -> str:
 
 
 def present(runner: Runner, table: Table) -> Table:
-    """Return what the catalogue has now of a table that may have been renamed."""
+    """Return the current entry of a table that may have been renamed."""
     name = name_in(rows(runner), table.table_name)
     if name is None:
         raise QueueNotFound(f"There is no {table.definition.kind} {table.name!r}.", "It was dropped meanwhile.")
@@ -192,7 +193,7 @@ def present_name(engine: Engine, cursor: object, table: Table) -> str | None:
 
 
 def name_in(there: Sequence[NameRow], table: str) -> str | None:
-    """Return the name that rows of the catalogue have for a table; None if they have none."""
+    """Return the name that rows of the catalogue have for a table; None if there is none."""
     return next((row.name for row in there if table_in(row) == table), None)
 
 
@@ -218,7 +219,7 @@ def renew_identity(runner: Runner) -> str:
 
 
 def has_schema(runner: Runner) -> bool:
-    """Whether the schema of the queues is there, or none was named."""
+    """Whether the schema of the queues exists, or none was named."""
     engine = runner.engine
     return engine.schema is None or runner.run(engine.catalogue.has_schema, engine.shared, {})
 
@@ -234,7 +235,7 @@ def drop(context: Context) -> None:
 
 
 def drop_within(engine: Engine, cursor: object, table: Table) -> None:
-    """Drop the tables and procedures of a queue or topic, and what the catalogue has of it, whatever its name is now.
+    """Drop the tables and procedures of a queue or topic, and its entry in the catalogue, whatever its name is now.
 
     The caller has the creators' lock.
     """
@@ -244,10 +245,10 @@ def drop_within(engine: Engine, cursor: object, table: Table) -> None:
 
 
 def rename(runner: Runner, old: str, new: str) -> None:
-    """Give a queue, a topic or a subscription another name in the catalogue. Its tables keep theirs."""
+    """Give a queue, a topic or a subscription another name in the catalogue. Its tables keep their names."""
     engine = runner.engine
     kind = kind_at(runner, old)
-    find(runner, old, kind)  # refuses what is not there, and tables of another version
+    find(runner, old, kind)  # refuses a missing queue, and tables of another version
     check_full_name(new, kind)
     topic = subscription_of(old.partition("/")[0], "") if kind == "subscription" else ""
     if ("/" in new) is not bool(topic) or not new.startswith(topic):
@@ -279,7 +280,8 @@ def rename(runner: Runner, old: str, new: str) -> None:
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
-    """Make or replace the stored procedures of a queue, topic or subscription; return the names of those to call."""
+    """Make or replace the stored procedures of a queue, topic or subscription; return the names of the procedures to
+    call."""
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)
@@ -316,7 +318,7 @@ def upgrade(runner: Runner, name: str) -> int:
 
 
 def upgrade_all(runner: Runner) -> dict[str, int]:
-    """Upgrade all queues; return the version that each had. A refusal is raised when the others are upgraded."""
+    """Upgrade all queues; return the version that each had. An error is raised after the others are upgraded."""
     before: dict[str, int] = {}
     refusals: list[QueueDiffers] = []
     for name in names(runner):
@@ -335,13 +337,13 @@ def _installed(runner: Runner) -> bool:
 
 
 def lookup(runner: Runner, name: str) -> QueueRow | None:
-    """Return what the catalogue has of the queue, or None."""
+    """Return the catalogue's row of the queue, or None."""
     engine = runner.engine
     return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
 
 
 def there(engine: Engine, cursor: object, name: str) -> Table | None:
-    """Return the table of the queue in a transaction; None if the catalogue has none of that name."""
+    """Return the table of the queue in a transaction; None if the catalogue has no queue of that name."""
     row = engine.catalogue.lookup(cursor, engine.shared, {"name": name})
     return None if row is None else entered(engine, name, row)
 

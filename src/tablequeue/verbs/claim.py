@@ -1,4 +1,4 @@
-"""Claims: ready messages come under a lease. A claim that finds too few messages sweeps the queue."""
+"""Claims: give ready messages a lease. A claim that finds too few messages sweeps the queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tablequeue.verbs.sweep import keep_up, sweep
 
 Remove = Callable[[Any, Any, Params], Any]
 
-# What some queues refuse.
+# Claims that some queues refuse.
 CHOSEN_GROUP = Ways(
     {
         "not fair": Refusal(
@@ -61,15 +61,16 @@ PREFETCH = Ways(
     }
 )
 
-# Claims of a call that found nothing while a group with limits had room, and the longest random pause before each, in
-# seconds: about the time of a commit.
+# The maximum of claims in one call while a group with limits had room but nothing was found, and the longest random
+# pause before each, in seconds: about the time of a commit.
 TRIES, TRY_AGAIN_AFTER = 5, 0.01
 
-# Groups of which a process remembers that it claimed open runs: a claim sends their names, and walks over their heads.
+# The most groups that a process remembers after claims with "open": a claim sends their names, and passes over them.
 MOST_PASSED = 64
 
 SameGroup = bool | Literal["open"]
-"""Whether a claim is of one group, which is closed then: as a whole, or behind the messages in progress."""
+"""Whether a claim is of one group, which other claims then pass over, or with "open" only while messages are in
+progress."""
 
 
 def claim(
@@ -113,9 +114,10 @@ def claimed(
 
 
 def _claimed_run(context: Context, params: Params, now: datetime | None, refusable: bool, open: bool) -> Sequence[Row]:
-    """Claim a run; see `create_groups` for open ones. Of these, groups take turns, as the process remembers it.
+    """Claim messages of one group, a run; see `create_groups` for open runs, for which the process lets groups take
+    turns.
 
-    A group that was claimed from comes after the others that have something ready. When there is no other one, a new
+    A group that was claimed from comes after the others that have messages ready. When there is no other one, a new
     round begins.
     """
     table, passed = context.table, context.table.passed if open else ()
@@ -176,7 +178,7 @@ def take(context: Context, params: Params, now: datetime | None, connection: Con
 
 
 def check_prefetch(context: Context, prefetch: int) -> None:
-    """Refuse to claim messages before their turn where delivery is at most once."""
+    """Refuse to prefetch messages where delivery is at most once."""
     if prefetch != 1:
         check(context.table, PREFETCH)
 
@@ -217,7 +219,7 @@ def _swept(
 
 
 def _tried_again(context: Context, remove: Remove, params: Params, refusable: bool) -> Sequence[Row]:
-    """Claim again while a group has room: other claims had locked its row for a moment."""
+    """Claim again while a group is below its limit: other claims had locked its row for a moment."""
     try:
         for _ in range(TRIES):
             coming = context.run(context.reads.until_next, {"now": params["now"]})
@@ -251,7 +253,7 @@ def topped_up(
             return rows
         more = context.run(remove, params | {"n": missing}, connection)
     except TablequeueError:
-        # A transaction of the caller's may be unusable, and the rows with it.
+        # A caller's transaction may be unusable, and the rows with it.
         if connection is None and (rows or not refusable):
             return rows
         raise
@@ -273,8 +275,8 @@ LEASES = Ways({"at_most_once": _no_lease, "": _lease})
 REMOVES: Ways[Callable[[Messages], Remove]] = Ways(
     {"at_most_once": lambda messages: messages.take, "": lambda messages: messages.claim}
 )
-"""What claims: where delivery is at most once, the claim removes the messages."""
+"""The operation that claims: where delivery is at most once, it removes the messages."""
 AGAIN: Ways[Callable[[Context, Remove, Params, bool], Sequence[Row]]] = Ways(
     {"group_limited": _tried_again, "": lambda context, remove, params, refusable: []}
 )
-"""What follows a claim that found nothing."""
+"""What the library does after a claim that found nothing."""

@@ -29,12 +29,12 @@ def complete_and_claim(
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost` and change nothing; then claim as `claim` does.
 
-    No error is raised after the completion, but fewer messages are claimed, or none: the caller would repeat the call,
+    After the completion no error is raised: fewer messages are claimed, or none. Else the caller would repeat the call,
     and get `LeaseLost` for claims that it completed itself.
 
-    In two transactions for a queue with groups, where the end of one message makes the next one ready; where others
-    would wait for a lock of the claim while the client goes from one statement to the next; and in a transaction of the
-    caller's, where one would gain nothing.
+    It takes two transactions in a queue with groups, where the end of one message makes the next one ready; if others
+    would wait for a lock of the claim between the client's statements; and in a caller's transaction, where there is
+    nothing to gain.
     """
     if same_group:
         check_same_group(context, connection)
@@ -56,7 +56,7 @@ def complete_and_claim(
     follow(context, COMPLETED, now, None)
     if rows is None:
         return token, claimed(context, params, now, connection, refusable=False)
-    # After the completion: before it, a sweep would take the message from a consumer that is a little late.
+    # After the completion: an earlier sweep would take the message from a consumer that is a little late.
     if monotonic() >= table.next_sweep:
         keep_up(context, now)
     claimed_rows = topped_up(context, context.messages.claim, rows, params, now, connection, refusable=False)

@@ -31,7 +31,7 @@ T = TypeVar("T")
 LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
 
 
-# The parts of an engine for each kind of table. All messages of an ordered subscription are those of a queue.
+# The parts of an engine for each kind of table. An ordered subscription keeps all of its messages as a queue does.
 PARTS: Ways[Callable[[Engine], tuple[Messages, Reads]]] = Ways(
     {
         "queue": lambda engine: (engine.messages, engine.reads),
@@ -42,13 +42,13 @@ PARTS: Ways[Callable[[Engine], tuple[Messages, Reads]]] = Ways(
 )
 # Seconds between two looks of one process at the definition of a queue: an altered one holds within a second.
 LOOK_EVERY = 0.75
-# Age, in seconds, of the last look from which on no call goes on without one.
+# The age, in seconds, of the last look from which every call looks again before it goes on.
 LOOKED_WITHIN = 1.0
 
 
 @dataclass(slots=True)
 class Context:
-    """One queue of one process, for the library's own rooms; `tablequeue.ext.context_of` is where they get it.
+    """One queue of one process, for code of the library itself, which gets it by `tablequeue.ext.context_of`.
 
     Programs use the verbs of `Queue` instead: this may change with any version.
     """
@@ -62,11 +62,11 @@ class Context:
     messages: Messages
     reads: Reads
     plain: Params | None = None
-    """The parameters of a push without options, after the first one; see push.py."""
+    """The parameters of a push without options, kept after the first one; see push.py."""
     looked: float = field(default_factory=monotonic)
     """When the last look at the definition began, on the monotonic clock. Opening the queue is the first look."""
     next_look: float = field(default_factory=lambda: monotonic() + LOOK_EVERY)
-    """From when on a call looks."""
+    """The time from which a call looks again."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
@@ -75,42 +75,42 @@ class Context:
         return cls(runner, table, who, CODECS[table.definition.payload], table.engine, *parts)
 
     def in_brief(self) -> Context:
-        """Return a context whose reads have the start of each payload, and no headers, for lists of messages.
+        """Return a context that reads only the start of each payload, and no headers, for lists of messages.
 
-        A JSON payload that is cut is `Unreadable`, whose text is what there is of it.
+        A JSON payload that is cut is `Unreadable`, with the start of its text.
         """
         return replace(self, table=self.table.in_brief())
 
     def run(
         self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Connection | None = None
     ) -> T:
-        """Run an operation on the queue: in the transaction of the caller's `connection`, or in one of its own."""
+        """Run an operation on the queue: in the transaction of the caller's `connection`, or in its own transaction."""
         return self.runner.run(operation, self.table, params, connection)
 
     def run_beside(
         self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Connection | None
     ) -> T:
-        """Run an operation in a transaction of its own, in a call that acts in that of the caller's `connection`."""
+        """Run an operation in its own transaction, in a call that acts in the caller's transaction."""
         return self.runner.run_beside(operation, self.table, params, connection)
 
     def run_apart(
         self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Connection | None
     ) -> T:
-        """Run an operation beside the caller's transaction; within it only where no other one could write."""
+        """Run an operation beside the caller's transaction; within it only if the database has a single writer."""
         run = self.run if self.engine.sweeps_within else self.run_beside
         return run(operation, params, connection)
 
     def current(self, connection: Connection | None = None) -> Context:
         """Return this context, with the definition and the name that the queue has by now, or had a second ago.
 
-        Each verb begins with it, so that a handle that has been idle does not act by what it knew before. It looks if
-        the last look is `LOOK_EVERY` seconds old: in constant use that is one small read in so many seconds. In a call
-        in the transaction of the caller's `connection` it looks beside that. If it cannot look, the definition stays as
-        it is.
+        Each verb begins with it, so that a handle that has been idle does not act on an old definition. It looks if the
+        last look is `LOOK_EVERY` seconds old: in constant use that is one small read in that time. In a call with the
+        caller's `connection` it looks beside that transaction. If it cannot look, the definition stays as it is.
         """
         now = monotonic()
         if now >= self.next_look:
-            # Of several threads one looks. The others go on, unless the handle was idle: what it knows is too old then.
+            # One of several threads looks. The others go on, unless the handle was idle: then its definition is too
+            # old.
             self.next_look = self.looked + LOOKED_WITHIN
             self.look(connection)
             self.looked, self.next_look = now, now + LOOK_EVERY
@@ -131,11 +131,11 @@ class Context:
             return  # the database cannot be reached, which the call itself reports; or a newer tablequeue wrote it
 
     def become(self, table: Table) -> None:
-        """Work with another table object from now on: that of the queue with another definition, or name."""
+        """Work with another table object from now on: the same queue's, with another definition or name."""
         self.table, self.plain = table, None
 
     def _become(self, name: str, entry: str | None, connection: Connection | None) -> bool:
-        """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""
+        """Work with the definition in a catalogue entry, if the entry is of this table. Return whether it is."""
         if entry is None:
             return False
         values = json.loads(entry)
@@ -160,7 +160,7 @@ class Context:
     def time(self, time: datetime | None, what: str = "now") -> Any:
         """Return an aware time as the driver wants it; None, for the database's clock, stays None.
 
-        Not where a test has moved the clock: some operations have parameters that no runner sees.
+        A clock that a test has moved is not replaced: some operations have parameters that no runner sees.
         """
         if time is None:
             return None if clock.ahead is None or what != "now" else self.engine.dump_time(clock.now())

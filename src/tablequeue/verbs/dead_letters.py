@@ -16,12 +16,12 @@ from tablequeue.verbs.context import Context
 from tablequeue.verbs.inspect import in_batches
 
 # The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too. Blocked ones
-# are read first: the next state of one is read after it.
+# are read first, so that one that changes its state meanwhile is still read.
 MOVABLE: tuple[LiveState, ...] = ("blocked", "scheduled", "ready", "dead")
 
 
 def check(name: str, definition: Definition, there: Table | None) -> None:
-    """Refuse a definition whose queue for dead letters cannot take them; `there` is that queue."""
+    """Refuse a definition if its queue for dead letters, `there`, cannot take them."""
     target = definition.dead_letter_to
     if there is None:
         raise BadDefinition(f"There is no queue {target!r} for dead letters.", "Create it first with create_queue().")
@@ -45,7 +45,7 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
 
 
 def check_altered(name: str, definition: Definition, there: Table | None, rows: Sequence[NameRow]) -> None:
-    """Refuse another queue for the dead letters of a queue that is there; `rows` is the catalogue."""
+    """Refuse another queue for the dead letters of an existing queue; `rows` is the catalogue."""
     check(name, definition, there)
     targets = {row.name: json.loads(row.entry).get("dead_letter_to") for row in rows} | {
         name: definition.dead_letter_to
@@ -63,7 +63,7 @@ def check_altered(name: str, definition: Definition, there: Table | None, rows: 
 def sources(rows: Sequence[NameRow], name: str | None) -> list[str]:
     """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue.
 
-    None is the name of a queue that was dropped, to which none does.
+    The name None, of a dropped queue, has no such queues.
     """
     return [row.name for row in rows if name is not None and json.loads(row.entry).get("dead_letter_to") == name]
 
@@ -75,7 +75,7 @@ def refuse_drop(name: str | None, rows: Sequence[NameRow]) -> None:
 
 
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
-    """Move the messages of `source` that wait in `target` back, those of which `chosen` is true. Return how many."""
+    """Move messages of `source` that wait in `target` back, if `chosen` is true for them. Return how many."""
     total, table = 0, source.table
     # In the order of their ids, whatever their states: both queues may be strict, or have groups.
     for batch in in_batches(target, *MOVABLE):

@@ -63,7 +63,7 @@ ENDS = Ways(
         ),
     }
 )
-"""The queues for whose messages none can wait."""
+"""The queues with messages that no other message can wait for."""
 
 
 @telemetry.pushing
@@ -78,7 +78,7 @@ def push_after(
     now: datetime | None,
     connection: Connection | None,
 ) -> int | None:
-    """Push a message that waits for others, in one transaction with what it waits for."""
+    """Push a message that waits for others, in one transaction with the rows that name these."""
     wanted = _wanted(context, on_conflict, after, on_dead, connection)
     params = encode_one(context, payload, options, key, now)
     (id,) = _push(context, params, [params], on_conflict, wanted, on_dead, now, connection)
@@ -96,7 +96,7 @@ def push_many_after(
     now: datetime | None,
     connection: Connection | None,
 ) -> list[int | None]:
-    """Push messages that all wait for the same others, in one transaction with what they wait for."""
+    """Push messages that all wait for the same others, in one transaction with the rows that name these."""
     wanted = _wanted(context, on_conflict, after, on_dead, connection)
     encoded = encode(context, messages, options, now)
     rows = encoded.rows or [encoded.params | {"payload": payload} for payload in encoded.payloads]
@@ -104,14 +104,15 @@ def push_many_after(
 
 
 def refuse_on_dead(on_dead: object) -> NoReturn:
-    """Refuse what a push says about dead letters if its messages wait for none."""
+    """Refuse the option `on_dead` of a push if its messages wait for none."""
     raise BadInput(
-        f"on_dead is {on_dead!r}, and after is not given.", "Say with after what to wait for, or leave on_dead out."
+        f"on_dead is {on_dead!r}, and after is not given.",
+        "Give the messages to wait for in after, or leave on_dead out.",
     )
 
 
 def waits(context: Context, messages: Iterable[Message]) -> dict[int, int]:
-    """Return for how many messages those wait that wait for any, as the last sweep has seen it, by their ids."""
+    """Return the number of messages that each message still waits for, by its id, as of the last sweep."""
     holds = context.table.definition.dependencies
     ids = [message.id for message in messages if message.due_at == FAR] if holds else []
     if not ids:
@@ -129,7 +130,7 @@ def _wanted(
     on_dead: OnDead,
     connection: Connection | None,
 ) -> list[tuple[Table, list[int]]]:
-    """Check what a push does not encode. Return what its messages wait for."""
+    """Check the options that a push does not encode. Return what its messages wait for."""
     check_on_conflict(on_conflict)
     check(context.table, HOLDS)
     check_on_dead(on_dead)
@@ -215,9 +216,9 @@ def _by_queue(context: Context, after: Iterable[Dependency]) -> list[tuple[Table
 def _later(
     context: Context, cursor: Cursor, table: Table, pushed: list[int], wanted: list[tuple[Table, list[int]]]
 ) -> set[int]:
-    """Return the ids of the queue itself that were of no message before this push: they are taken as finished.
+    """Return the ids of this queue that no message had before this push. They count as finished.
 
-    One of them may be of a message of this push, which would wait for itself, or of a message that will come behind it.
+    Such an id may belong to a message of this push, which would wait for itself, or to a later message.
     """
     named = {id for other, ids in wanted if other is context.table for id in ids}
     later = {id for id in named if pushed and id >= min(pushed)}
@@ -228,7 +229,7 @@ def _later(
 
 
 def _name_of(context: Context, queue: Opened) -> str:
-    """Return the name of the queue of a claim by now: it may have been renamed, and another one have its name."""
+    """Return the current name of a claim's queue: it may have been renamed, and another queue may have its old name."""
     name = catalogue.name_in(catalogue.rows(context.runner), queue.table)
     if name is None:
         raise BadInput(f"The queue {queue.name!r} of a claim in after is not in this database.", GIVE)
@@ -236,11 +237,12 @@ def _name_of(context: Context, queue: Opened) -> str:
 
 
 def _check_there(context: Context, cursor: Cursor, table: Table, ids: list[int]) -> None:
-    """Refuse ids of no message. A queue without a history cannot tell them from those of finished messages."""
+    """Refuse ids that no message has. A queue without a history cannot distinguish them from ids of finished
+    messages."""
     if table.definition.keeps_history:
         there = context.engine.dependencies.existing_ids(cursor, table, {"ids": context.engine.dump_ids(ids)})
         if missing := sorted({*ids} - there):
             raise BadInput(
                 f"The queue {table.name!r} has no messages {first_of(missing)}; nothing was pushed.",
-                "Give the ids of messages that are there, or in the history.",
+                "Give the ids of messages in the queue or in its history.",
             )

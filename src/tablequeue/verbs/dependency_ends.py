@@ -1,10 +1,10 @@
 """The ends of dependencies: looks for messages that wait for nothing any more.
 
-Who finishes a message does nothing for those that wait for it: it would have to lock their rows, or ask whether there
-are any. Each sweep of a queue with dependencies looks which rows name messages that have left their queues, deletes
-these rows, and makes the messages due that have none left. Each step is one statement, and may be done twice. So a
-crash between two of them leaves the rest to the next sweep. A sweep of a call with a caller's connection works beside
-that transaction; within it, where one writer holds the whole database.
+A consumer that finishes a message does nothing for messages that wait for it: it would have to lock their rows, or to
+ask whether there are any. Each sweep of a queue with dependencies looks which rows name messages that have left their
+queues, deletes these rows, and makes messages due if none of these rows is left for them. Each step is one statement,
+and may be done twice. So a crash between two steps leaves the rest to the next sweep. A sweep of a call with a caller's
+connection works beside that transaction, or within it if the database has a single writer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROWS = 1000
 
 
 def look(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
-    """Make the messages of the queue due that wait for nothing any more. Return how many."""
+    """Make messages of the queue due when they wait for no other message any more. Return how many."""
     dependencies = context.engine.dependencies
     noted = context.run_apart(dependencies.awaited_tables, {}, connection)
     if not noted:
@@ -60,7 +60,7 @@ def look(context: Context, now: datetime | None, connection: Connection | None =
 def give_way(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
     """Block the heads of groups that wait for others, if a message before them was redriven; return how many.
 
-    Else such a head, which may wait for that message, would hold it up for ever. The queue has ordered groups.
+    Else the head, which may wait for that redriven message, would hold it up for ever. The queue has ordered groups.
     """
     dependencies, due = context.engine.dependencies, context.time(FAR, "due")
     fronts = context.run_apart(dependencies.waiting_fronts, {"due": due, "n": ROWS}, connection)
@@ -71,7 +71,7 @@ def give_way(context: Context, now: datetime | None, connection: Connection | No
 
 
 def awaited(cursor: Cursor, table: Table, _: Params) -> bool:
-    """Return whether messages wait for those of the queue."""
+    """Return whether messages wait for messages of the queue."""
     engine = _engine(table)
     params: Params = {"table": engine.common_words()["dependencies"]}
     there = engine.catalogue.has_table(cursor, engine.shared, params)
@@ -89,7 +89,8 @@ def _names(cursor: Cursor, table: Table, params: Params) -> list[NameRow]:
 
 
 def _end(context: Context, other: str, now: datetime | None, connection: Connection | None) -> None:
-    """Delete the rows about messages of the table `other` that have left it; cancel what a dead letter cancels."""
+    """Delete the rows about messages that have left the table `other`; cancel messages that a dead letter there
+    cancels."""
     beside = replace(context, table=_beside(context.table, other))
     params: Params = {"on_table": other, "due": context.time(FAR, "due"), "n": ROWS}
     ended = beside.run_apart(context.engine.dependencies.ended_dependencies, params, connection)

@@ -1,4 +1,4 @@
-"""What endangers queues on their database: by the checks of the engine, and by those that all engines have."""
+"""Finds dangers to queues on their database: by the checks of the engine, and by checks that all engines have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tablequeue.verbs.stats import stats
 WINDOW = 86400
 # How far a subscription may be behind a topic that waits for it: seconds, and messages.
 BEHIND, MANY = 86400.0, 1_000_000
-# Messages of a history without a retention that are worth a word.
+# The number of messages in a history without a retention from which it is a finding.
 KEPT = 1_000_000
 # Seconds by which a history may be behind its retention. Consumers look at it once a minute.
 LATE = 300.0
@@ -40,7 +40,7 @@ class Finding:
 
 
 def of_database(runner: Runner) -> Iterator[Finding]:
-    """Find what endangers every queue."""
+    """Find the dangers to every queue."""
     yield from (Finding(None, *words) for words in _clocks(runner))
     for check in runner.engine.checks.all:
         if not check.of_queue:
@@ -90,7 +90,7 @@ def _clocks(runner: Runner) -> Iterator[Words]:
     before = datetime.now(UTC)
     theirs = engine.load_time(runner.run(engine.checks.read_clock, engine.shared, {"now": None}))
     after = datetime.now(UTC)
-    # The database read its clock at some moment between the two.
+    # The database read its clock between these two moments.
     ahead = (theirs - after).total_seconds()
     behind = (before - theirs).total_seconds()
     if max(ahead, behind) > SKEW:
@@ -168,7 +168,7 @@ def _history(context: Context) -> Iterator[Words]:
 
 
 def _places(context: Context) -> Iterator[Words]:
-    """Say that the places of a queue have been occupied for so long that nothing else gets one."""
+    """Report that a queue has been at its limit for so long that other messages do not get through."""
     definition = context.table.definition
     if definition.concurrency is None:
         return
@@ -183,7 +183,7 @@ def _places(context: Context) -> Iterator[Words]:
 
 
 def _places_of_groups(context: Context) -> Iterator[Words]:
-    """Say that no group that has something ready has had a place for so long."""
+    """Report that every group with messages ready has been at its limit for that long."""
     definition = context.table.definition
     if definition.per_group is None:
         return
@@ -198,7 +198,7 @@ def _places_of_groups(context: Context) -> Iterator[Words]:
 
 
 def _behind(context: Context) -> Iterator[Words]:
-    """Say how a subscription holds its topic's log back, or that messages will be dropped before it gets them."""
+    """Report that a subscription keeps its topic's log from being dropped, or that it will miss messages."""
     assert context.table.topic is not None, "of a subscription"
     topic = Context.at(context.runner, catalogue.find(context.runner, context.table.topic.name, "topic"), context.who)
     keep = topic.table.definition.retention
@@ -224,7 +224,7 @@ def _behind(context: Context) -> Iterator[Words]:
 
 
 def _log(context: Context) -> Iterator[Words]:
-    """Say that a topic has messages that it should not have any more, or keeps them for nobody."""
+    """Report that a topic has messages that it should have dropped, or keeps them without any subscription."""
     keep = context.table.definition.retention
     log = topics.size(context)
     if keep is None or log.oldest_age is None:
@@ -236,7 +236,7 @@ def _log(context: Context) -> Iterator[Words]:
                 f"It keeps messages for its subscriptions, and has no subscription. {_size(log)}",
                 "Make a subscription, or drop the topic.",
             )
-        # Whole segments are dropped: what stands before a message that is needed, and about as old, stays with it.
+        # Whole segments are dropped: messages of about the same age as a needed message stay with it.
         needed = topics.age(context, topics.consumed(context))
         overdue = bool(names) and log.oldest_age > BEHIND and needed < BEHIND / 2
     else:

@@ -25,7 +25,7 @@ from tablequeue.verbs.sweep import end_leases
 C = TypeVar("C", bound=Collection[int])
 Complete = Callable[[Cursor, Table, Params], list[int]]
 
-# What queues refuse that deliver at most once.
+# The verbs that queues which deliver at most once refuse.
 RELEASE, EXTEND = (
     Ways(
         {
@@ -106,7 +106,7 @@ def fail(
 
 
 def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
-    """Give back messages that nobody works on any more; where delivery is at most once, fail them instead."""
+    """Release messages that no handler works on any more; where delivery is at most once, fail them instead."""
     if context.table.definition.delivery == "at_most_once":
         fail(context, claims, why, None, True, None, None)
     else:
@@ -134,7 +134,7 @@ def extend(
 
 
 def extend_held(context: Context, id: int, lease: Duration, now: datetime | None) -> bool:
-    """Extend the lease on a message, whoever holds it; return whether somebody does."""
+    """Extend the lease on a message of any consumer; return whether the message is in progress."""
     check(context.table, EXTEND)
     token = context.run(context.messages.holder, {"id": id})
     if token is None:
@@ -158,7 +158,7 @@ def _finish(
 ) -> tuple[dict[str, C], LeaseLost | None]:
     """Finish the claims, all in one transaction.
 
-    Return what the operation returned for each token: a collection of the ids that were held. And the error for those
+    Return what the operation returned for each token, a collection of the ids that were held; and the error for the ids
     that were not.
     """
     engine = context.engine
@@ -209,4 +209,4 @@ def _keep_results(context: Context, claims: Sequence[Claim], results: Sequence[s
 COMPLETES: Ways[Callable[[Context, Sequence[Claim], Sequence[str | None]], Complete]] = Ways(
     {"results": _keep_results, "": lambda context, claims, results: context.messages.complete}
 )
-"""The operation that completes, with the results of the messages where they are kept."""
+"""The operation that completes, with results if the queue keeps them."""

@@ -15,7 +15,7 @@ from tablequeue.model.payload import load_headers, load_or_show
 from tablequeue.model.states import STATES, LiveState
 from tablequeue.verbs.context import Context, Params, count, seconds
 
-# Messages that are looked at in one read, or changed in one transaction: few enough that consumers get their turn in
+# Messages that are looked at in one read, or changed in one transaction: few enough that consumers can claim in
 # between.
 BATCH = 1000
 _LARGEST = (1 << 63) - 1
@@ -31,7 +31,7 @@ def peek(context: Context, limit: int, state: LiveState, after: int = 0) -> list
 def in_batches(context: Context, *states: LiveState) -> Iterator[list[Message]]:
     """Return the messages in these states, a batch at a time, in the order of their ids, whatever their states.
 
-    Each batch is read when it is asked for: after what was done with the one before.
+    Each batch is read when it is asked for, after the caller has worked on the batch before.
     """
     after = 0
     while found := [message for state in states for message in peek(context, BATCH, state, after)]:
@@ -43,7 +43,7 @@ def in_batches(context: Context, *states: LiveState) -> Iterator[list[Message]]:
 def find(context: Context, id: int) -> Message | None:
     row = context.run(context.reads.find, {"id": checked_id(id)})
     if row is None and context.table.definition.keeps_history:
-        # In this order: what has left the queue by then is in the history, and nothing comes back from there.
+        # In this order: a message that has left the queue meanwhile is in the history, and never comes back from there.
         row = next(iter(history_rows(context, id, id, 1)), None)
     return None if row is None else _message(context, row)
 

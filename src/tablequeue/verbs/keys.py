@@ -1,4 +1,4 @@
-"""Keys that stay taken for a time after the push, finished or not: `unique_for`."""
+"""Keys that stay taken for a time after the push, even if the message is finished: `unique_for`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def push_each(
 ) -> list[Any]:
     """Push each of the rows whose key is free, in the transaction of the cursor, which takes the keys too.
 
-    Return the ids in the same order; None for a row whose key is taken, also by an earlier row. With `renew` a key
-    whose time is over is free, also if its message is not finished: that loses it.
+    Return the ids in the same order; None for a row whose key is taken, also by an earlier row. With `renew` an expired
+    key may be taken from an unfinished message, which then has no key.
     """
     messages = context.messages
     first = {row["key"]: place for place, row in reversed([*enumerate(rows)]) if row["key"] is not None}
@@ -27,7 +27,7 @@ def push_each(
     wanted = _dump((key, rows[first[key]]["unique_for"]) for key in sorted(filter(None, first)))
     asked = params | {"token": token, "taken": wanted}
     taken = messages.take_keys(cursor, table, asked) if first else set()
-    # Asked for only where a key was not free, so a push of a new key costs no statement more.
+    # Only if a key was not free, so a push of a new key needs no further statement.
     if renew and len(taken) < len(first) and messages.end_keys(cursor, table, asked):
         taken |= messages.take_keys(cursor, table, asked)
     places = [
@@ -46,7 +46,7 @@ def push_each(
 
 
 def take(context: Context, cursor: Cursor, table: Table, params: Params, wanted: Sequence[str]) -> set[str]:
-    """Take keys for the time of the queue. Return those that were free."""
+    """Take keys for the time of the queue. Return the keys that were free."""
     if not wanted:
         return set()
     taken = _dump((key, None) for key in wanted)
@@ -54,7 +54,7 @@ def take(context: Context, cursor: Cursor, table: Table, params: Params, wanted:
 
 
 def name(context: Context, cursor: Cursor, table: Table, params: Params, ids: Mapping[str, int | None]) -> None:
-    """Note the messages that have taken keys. A key without one is free again."""
+    """Note the messages that have taken keys. A key without a message is free again."""
     context.messages.name_keys(cursor, table, params | {"taken": _dump(sorted(ids.items()))})
 
 
@@ -68,5 +68,5 @@ def find(context: Context, cursor: Cursor, table: Table, params: Params, keys: S
 
 
 def _dump(rows: Iterable[Sequence[Any]]) -> str:
-    # As they are: MariaDB's JSON_TABLE returns nothing for an escaped pair of surrogates.
+    # Not escaped: MariaDB's JSON_TABLE returns nothing for an escaped pair of surrogates.
     return json.dumps([*rows], ensure_ascii=False)

@@ -25,7 +25,7 @@ class All(Enum):
 
 
 ALL: Final = All.ALL
-"""All messages, where a verb must be told which: it is never what a forgotten or empty argument means."""
+"""All messages, for verbs that need a choice: a forgotten or empty argument never means all."""
 
 Which = Sequence[int] | Callable[[Message], bool] | Literal[All.ALL]
 """Messages, such as dead letters: by their ids, by a predicate, or all."""
@@ -58,7 +58,7 @@ def purge_dead(context: Context, which: Which) -> int:
 
 
 def purge_history(context: Context, older_than: Duration, now: datetime | None) -> int:
-    """Delete what left the queue `older_than` ago or earlier, in bounded batches; return how many."""
+    """Delete messages that left the queue `older_than` ago or earlier, in bounded batches; return how many."""
     need_history(context)
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
@@ -72,7 +72,7 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
 
 
 def redrive(context: Context, which: Which, now: datetime | None) -> int:
-    """Make dead letters ready again, with all attempts before them; return how many."""
+    """Make dead letters ready again, with all their attempts again; return how many."""
     context.time(now)  # raises before anything is changed
     total = _redrive_elsewhere(context, which, now)
 
@@ -85,7 +85,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
 
 
 def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> int:
-    """Move dead letters back that are in another queue, or that have come from others to this one; return how many."""
+    """Move dead letters back from another queue, or from this one to the queues they came from; return how many."""
     if context.table.definition.kind != "queue":
         return 0
 
@@ -126,7 +126,7 @@ def _redrive_all(context: Context) -> int:
 def _each_dead(
     context: Context, which: Sequence[int] | Callable[[Message], bool], do: Callable[[Sequence[int]], int]
 ) -> int:
-    """Call `do` for the dead letters with these ids, or those that the predicate chooses; return how many."""
+    """Call `do` for the dead letters with these ids, or that the predicate chooses; return how many."""
     if not callable(which):
         return do(whole_ids(which))
     chosen = ([message.id for message in batch if which(message)] for batch in in_batches(context, "dead"))

@@ -24,7 +24,7 @@ MOVED: tuple[LiveState, ...] = (*WAITING_STATES, "dead")
 
 
 class _KeysTaken(Exception):
-    """Messages of the other queue have keys of these; the transaction is rolled back."""
+    """Messages of the other queue have the same keys; the transaction is rolled back."""
 
 
 def move(context: Context, to: Context, which: Which, state: LiveState | None, now: datetime | None) -> dict[int, int]:
@@ -77,7 +77,7 @@ def _move(
     whole: bool = False,
     before: int = 0,
 ) -> dict[int, int]:
-    """Move messages in one transaction; with `whole` all of them, or none.
+    """Move messages in one transaction; with `whole`, move all of them or none.
 
     own   the keys of the messages, by their ids: for a queue in which keys stay taken for a time.
     """
@@ -148,7 +148,7 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         )
     if context.run(awaited, {}):
         raise BadInput(
-            f"Messages wait for those of {name!r}, and would take those that move as finished.",
+            f"Messages wait for those of {name!r}, and would take the moved messages as finished.",
             "Move them when none waits.",
         )
 
@@ -160,7 +160,7 @@ def _keys(context: Context, ids: Sequence[int]) -> dict[int, str]:
 
 
 def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> DuplicateKey | None:
-    """Return the error that names the keys which messages of the other queue have; None if none has any by now."""
+    """Return the error with the keys that messages of the other queue have too; None if they no longer have any."""
     own = [*_keys(context, ids).values()]
     there = to.run(to.messages.find_keys, {"keys": own})
     taken = [key for key in own if key in there]
@@ -168,7 +168,7 @@ def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> Du
         return None
     done = f"{before} messages were moved before" if before else "nothing was moved"
     return DuplicateKey(
-        f"Messages of {to.table.name!r} have keys of those to move: {first_of(taken, repr)}; {done}.",
+        f"Messages of {to.table.name!r} have keys of messages to move: {first_of(taken, repr)}; {done}.",
         "Finish or purge the messages of one of the queues first; or move the others, by their ids.",
         taken,
     )

@@ -1,13 +1,13 @@
 """Move all messages of a queue to a queue of another database. Each arrives exactly once, also after kills.
 
-A message goes three steps, each of which is one transaction of one database:
+A message is moved in three steps, each of which is one transaction of one database:
 
-1. The source sets it aside, in a table that no consumer looks at, under a token of this batch.
-2. The target gets it, with a row that names its old id and the token. If that row is there, it has come before.
-3. The source deletes it from those aside.
+1. The source moves it into a table of reserved messages, which no consumer reads, with a token of this batch.
+2. The target stores it, with a row that names its old id and the token. If that row exists, it was stored before.
+3. The source deletes the reserved message.
 
-After a crash the next move begins with those aside: those that the target has are deleted, the others come. So it is
-harmless if two moves do the same at once, or if one wakes up late: the rows of the target stay.
+After a crash the next move begins with the reserved messages: it deletes those that the target has, and moves the
+others. So it is harmless if two moves do the same at once, or if one goes on late: the rows of the target stay.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tablequeue.verbs.refusals import first_of
 # Seconds between two looks of a move that follows its source, and found nothing.
 PAUSE = 0.5
 LAST_ID = (1 << 63) - 1
-# How often a batch is brought again whose keys other programs push at the same moment.
+# How often a batch is tried again, when other programs push its keys at the same moment.
 RETRIES = 100
 OUTCOMES = ("cancelled", "expired")
 # Instead of the id of a message in the target: it goes back to the source.
@@ -66,11 +66,11 @@ class _Pass:
     """One look at all messages of the source, in the order of their ids."""
 
     groups: set[str] = field(default_factory=set)
-    """The groups of which a message stays: those behind it stay too, so that they keep their order."""
+    """The groups with a message that stays: messages behind it stay too, to keep their order."""
     keys: dict[str, None] = field(default_factory=dict)
     """The keys that messages of the target have."""
     refused: dict[int, str] = field(default_factory=dict)
-    """The messages that the target cannot hold, with the reasons. They are known to later looks too."""
+    """The messages that the target cannot hold, with the reasons, kept for later looks."""
     number: int = 0
     """How many messages have been moved."""
 
@@ -84,7 +84,7 @@ class _Pass:
             )
         if self.keys:
             return DuplicateKey(
-                f"Messages of {to.table.name!r} there have keys of those to move: {first_of(self.keys, repr)}; these "
+                f"Messages of {to.table.name!r} there have keys of messages to move: {first_of(self.keys, repr)}; these "
                 "stay, the others were moved.",
                 "Move again when the messages there are finished.",
                 [*self.keys],
@@ -93,7 +93,7 @@ class _Pass:
 
 
 def batches(context: Context, to: Context, history: bool, follow: bool, now: datetime | None) -> Generator[Moved]:
-    """Move what no consumer holds. Yield each batch when it is in the target, before the source forgets it."""
+    """Move messages that no consumer holds. Yield each batch when the target has it, before the source deletes it."""
     context.time(now)  # raises before anything is changed
     if history:
         for each in (context, to):
@@ -102,7 +102,8 @@ def batches(context: Context, to: Context, history: bool, follow: bool, now: dat
         each.run(each.engine.catalogue.create_moving, {"now": None})
     _refuse_itself(context, to)
     if context.table.definition.grouped:
-        # Its groups are in order, one message at a time, over both databases. So the source hands out no more.
+        # Its groups are in order, one message at a time, over both databases. So the source must deliver no more
+        # messages.
         control.pause(context, None, None)
     found = _Pass()
     while True:
@@ -124,7 +125,7 @@ def batches(context: Context, to: Context, history: bool, follow: bool, now: dat
 
 
 def _pass(context: Context, to: Context, found: _Pass, now: datetime | None) -> Iterator[Moved]:
-    """Move what was set aside before, then all messages, a batch after the other."""
+    """Move messages that were reserved before, then all messages, one batch after the other."""
     yield from _forward(context, to, found, now)
     moving, after = context.engine.moving, 0
     while rows := context.run(moving.waiting, {"after": after, "high": LAST_ID, "n": BATCH}):
@@ -144,12 +145,12 @@ def _look_for_keys(to: Context, wanted: Sequence[str]) -> set[str]:
 
 
 def _set_aside(context: Context, after: int, high: int, taken: set[str], found: _Pass) -> bool:
-    """Set messages with these ids aside, but for those whose key is taken. Return whether there are any."""
+    """Reserve the messages with these ids, except messages with a taken key. Return whether there are any."""
     moving, grouped = context.engine.moving, context.table.definition.grouped
 
     def run(cursor: Any, table: Table, params: Params) -> tuple[list[int], set[str]]:
         rows = moving.waiting(cursor, table, params)
-        # After the messages are locked: of their groups none can be claimed from here on.
+        # After the messages are locked: no message of their groups can be claimed from here on.
         groups = found.groups | moving.busy_groups(cursor, table, params) if grouped else set()
         ids = []
         for id, group, key in rows:
@@ -166,7 +167,7 @@ def _set_aside(context: Context, after: int, high: int, taken: set[str], found: 
 
 
 def _forward(context: Context, to: Context, found: _Pass, now: datetime | None) -> Iterator[Moved]:
-    """Bring what was set aside to the target, then delete it from the source."""
+    """Store the reserved messages in the target, then delete them from the source."""
     moving, after = context.engine.moving, 0
     while rows := context.run(moving.aside, {"after": after, "n": BATCH}):
         after = rows[-1][0]
@@ -182,7 +183,7 @@ def _forward(context: Context, to: Context, found: _Pass, now: datetime | None) 
 
 
 def _give_back(context: Context, ids: Sequence[int], found: _Pass, now: datetime | None) -> None:
-    """Put messages that the target has noted not to take back into the queue, with new ids."""
+    """Put messages that the target refused, and noted, back into the queue, with new ids."""
 
     def run(cursor: Any, table: Table, params: Params) -> list[int]:
         old, new = context.messages.move(cursor, table, params)
@@ -201,7 +202,7 @@ def _give_back(context: Context, ids: Sequence[int], found: _Pass, now: datetime
 
 
 def _own(context: Context) -> Table:
-    """Return the table of a queue, to which messages are moved that are aside in it."""
+    """Return the table of the queue, with the table of its reserved messages as the source."""
     own, engine = context.table, context.engine
     table = engine.table(own.name, own.definition, own.table_name)
     table.source = engine.table(own.name, Definition(payload=own.definition.payload), f"{own.table_name}{MOVING}")
@@ -211,8 +212,8 @@ def _own(context: Context) -> Table:
 def _bring(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: datetime | None) -> dict[int, int]:
     """Insert messages into the target. Return their old ids with the new ones, or with BACK.
 
-    A message that the target does not take stays: its key is taken there, or its payload is too much for it. Unless it
-    holds up a group, it goes back, which the target notes first, so that no other move brings it.
+    A message that the target cannot take stays: its key is taken there, or its payload is too large. Unless it holds up
+    a group, it goes back to the source. The target notes this first, so that no other move stores it.
     """
     try:
         return _insert(to, rows, grouped, found, now)
@@ -226,11 +227,11 @@ def _bring(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: da
 
 
 def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: datetime | None) -> dict[int, int]:
-    """Insert messages, but for those that are there, in one transaction."""
+    """Insert messages, except those already inserted, in one transaction."""
     engine, definition = to.engine, to.table.definition
 
     def run(cursor: Any, target: Table, params: Params) -> tuple[dict[int, int], dict[int, int], list[Params]]:
-        # One move at a time brings messages to a database: the others see what it has brought.
+        # One move at a time stores messages in a database: the others see what it has stored.
         engine.catalogue.lock(cursor, target, {})
         there = engine.moving.find_moved(cursor, target, {"ids": engine.dump_ids([row["id"] for row in rows])})
         come = {row["id"]: there[_name(row)] for row in rows if _name(row) in there}
@@ -243,7 +244,7 @@ def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: d
         taking = sorted(row["key"] for row in free if row["key"]) if definition.unique_for else []
         if len(keys.take(to, cursor, target, params, taking)) < len(taking):
             raise _KeysTaken
-        # With ids below zero, in the same order: the target may be a source too, and have messages of its own aside.
+        # With ids below zero, in the same order: the target may be a source too, with reserved messages of its own.
         passing = dict(zip(range(-len(free), 0), free, strict=True))
         engine.moving.put_aside(cursor, target, {"rows": [{**row, "id": id} for id, row in passing.items()]})
         ids = engine.dump_ids([*passing])
@@ -262,7 +263,7 @@ def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: d
             break
         except _KeysTaken:  # the next look sees it
             if retry == RETRIES:
-                raise Conflict("Other programs push keys of messages that come.", "Move again.") from None
+                raise Conflict("Other programs push keys of the messages to insert.", "Move again.") from None
     if brought:
         to.table.ready_after(min(brought.values()) - 1)
         follow(to, CHANGED, now, None, len(brought))
@@ -275,7 +276,8 @@ def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: d
 def _free(
     to: Context, cursor: Any, target: Table, rows: list[Params], grouped: bool, found: _Pass
 ) -> tuple[list[Params], list[Params]]:
-    """Return the messages whose keys are free in the target, and the others. What is behind one of them stays too."""
+    """Return the messages with keys that are free in the target, and the others. Messages behind the others stay
+    too."""
     taken = _taken(to, cursor, target, [row["key"] for row in rows if row["key"] is not None])
     groups = {*found.groups}
     free: list[Params] = []
@@ -296,18 +298,18 @@ def _taken(to: Context, cursor: Any, target: Table, wanted: Sequence[str]) -> se
 
 
 def _copy_history(context: Context, to: Context) -> Iterator[Moved]:
-    """Copy what has left the source for good, and has not been copied yet."""
+    """Copy messages that have left the source for good, and have not been copied yet."""
     low, high = inspect.history_bounds(context) or (1, 0)
     for start in range(low, high + 1, BATCH):  # lowest ids first: the new ones are in the same order
         rows = inspect.history_rows(context, start, start + BATCH - 1, BATCH)
         copied = [_values(context, to, COLUMNS, row) for row in reversed(rows)]
-        # A message that was delivered at most once, and is not completed, may be completed yet.
+        # A message that was delivered at most once, and is not completed, may still be completed.
         if come := _bring_history(to, [row for row in copied if row["finished_at"] is not None]):
             yield Moved(come, history=True)
 
 
 def _bring_history(to: Context, rows: list[Params]) -> dict[int, int]:
-    """Insert messages into the history of the target, but for those that are there. Return old and new ids."""
+    """Insert messages into the history of the target, except those already there. Return old and new ids."""
     engine = to.engine
 
     def run(cursor: Any, target: Table, params: Params) -> dict[int, int]:
@@ -340,19 +342,19 @@ def _note(to: Context, cursor: Any, target: Table, rows: Sequence[Params], new: 
 
 
 def _name(row: Params) -> tuple[int, str]:
-    """Return what a message is known by in the target, whatever the source is called: its old id and its token."""
+    """Return the key of a message in the target, whatever the name of the source: its old id and its token."""
     return row["id"], row["token"] or ""
 
 
 def _aside(context: Context, to: Context, row: Row) -> Params:
-    """Return a message that was set aside as the values of a row of the target."""
+    """Return a reserved message as the values of a row of the target."""
     return _values(context, to, ASIDE, row)
 
 
 def _values(context: Context, to: Context, columns: Sequence[str], row: Row) -> Params:
     """Return a row of the source as the parameters of a row of the target.
 
-    A message of the history has no token: it gets a hash of all that it has, by which a repeated copy is known.
+    A message of the history has no token: it gets a hash of all its values, by which a repeated copy is recognized.
     """
     load, dump = context.engine.load_time, to.engine.dump_time
     given = dict(zip(columns, row, strict=True))
@@ -372,7 +374,7 @@ def _values(context: Context, to: Context, columns: Sequence[str], row: Row) -> 
 
 
 def _text(value: Any) -> str | None:
-    """Return JSON as its text. Some drivers give the text, others the value."""
+    """Return JSON as its text. Some drivers return text, others the value."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -382,7 +384,7 @@ def _in_json(time: Any) -> Any:
 
 
 def _refuse_itself(context: Context, to: Context) -> None:
-    """Refuse a source that is the target too, under another URL. A row that comes and goes tells."""
+    """Refuse a source that is the target too, under another URL. It inserts a row, looks for it, and deletes it."""
     moving = context.engine.moving
     probe, token = -(1 << 62) - secrets.randbelow(1 << 62), secrets.token_hex(16)  # no message has such an id
     payload = context.codec.dump(EMPTY[context.table.definition.payload])

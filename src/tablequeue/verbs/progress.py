@@ -74,15 +74,15 @@ def report(
 
 
 def make(context: Context, connection: Connection | None = None) -> None:
-    """Make the table of reports, if it is not known to be there."""
+    """Make the table of reports, unless it is known to exist."""
     if not context.table.has_progress:
         context.run_apart(context.engine.catalogue.create_progress, {}, connection)
-        # In a transaction of the caller's it is gone with a rollback.
+        # In a caller's transaction a rollback removes it.
         context.table.has_progress = connection is None or not context.engine.sweeps_within
 
 
 def of(context: Context, ids: Collection[int]) -> dict[int, Progress]:
-    """Return the progress of those messages among `ids` that are in progress and have any, by their ids."""
+    """Return the progress of messages among `ids` that are in progress and have a report, by their ids."""
     table, engine = context.table, context.engine
     if not ids or not (table.has_progress or context.run(engine.catalogue.has_table, {"table": _name(context)})):
         return {}
@@ -99,7 +99,7 @@ def of(context: Context, ids: Collection[int]) -> dict[int, Progress]:
 
 
 def reported(context: Context, messages: Iterable[Message]) -> dict[int, Progress]:
-    """Return the progress of those of the messages that are in progress and have any, by their ids."""
+    """Return the progress of messages that are in progress and have a report, by their ids."""
     return of(context, [message.id for message in messages if message.state == "in_progress"])
 
 

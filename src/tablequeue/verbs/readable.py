@@ -40,7 +40,7 @@ def percent(fraction: float) -> str:
 
 
 def waiting(messages: int) -> str:
-    """Return what a message waits for that has no time at which it is due."""
+    """Return what a message without a due time waits for."""
     return f"waits for {number(messages)} message{'' if messages == 1 else 's'}"
 
 

@@ -30,5 +30,5 @@ def check(table: Table, refusals: Ways[Refusal]) -> None:
 
 
 def first_of(values: Collection[Any], form: Callable[[Any], str] = str) -> str:
-    """Return the first of the values for a sentence, and dots if there are more."""
+    """Return the first values for a sentence, and dots if there are more."""
     return ", ".join(map(form, islice(values, NAMED))) + (", ..." if len(values) > NAMED else "")

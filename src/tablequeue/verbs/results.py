@@ -18,8 +18,8 @@ from tablequeue.verbs.context import Context, Params, seconds
 from tablequeue.verbs.inspect import find
 from tablequeue.verbs.refusals import Refusal, check
 
-# Seconds between two looks at a message: the first pause, and the longest, up to which it doubles. The looks are for
-# ends of which no notification tells: in a caller's transaction, and of messages that did not finish.
+# Seconds between two looks at a message: the first pause, and the longest, up to which it doubles. The looks find ends
+# without a notification: in a caller's transaction, and of messages that did not finish.
 PAUSES = (0.02, 0.5)
 _ON = "alter the queue, by alter(results=True) or `queue alter --results`."
 # The queues that keep no results refuse to keep one, and to wait for one.
@@ -70,13 +70,13 @@ def _batches_of(context: Context, cursor: Cursor, table: Table, params: Params) 
 BATCHES_OF: Ways[Callable[[Context, Cursor, Table, Params], dict[int, Any]]] = Ways(
     {"batches": _batches_of, "": lambda *_: {}}
 )
-"""The batches of the messages that a transaction completes, which it looks up before."""
+"""The batches of the messages that a transaction completes. It looks them up before it completes."""
 
 
 def notify_waiters(context: Context) -> None:
-    """Notify those who wait for results, after messages ended without one.
+    """Notify callers that wait for results, after messages ended without one.
 
-    An error is not raised, because the messages have ended. Those who wait look by themselves too.
+    An error is not raised, because the messages have ended. Waiting callers look by themselves too.
     """
     try:
         context.run(context.messages.notify_results, {})

@@ -1,4 +1,4 @@
-"""Schedules of periodic pushes: a row has the time for which each was pushed last, and one of many workers advances it.
+"""Schedules of periodic pushes: each has a row with the due time of its last push, and one of many workers advances it.
 
 A deduplication key could not do that: it is free again when the message of that time is finished.
 """
@@ -20,8 +20,8 @@ def state(
 ) -> tuple[datetime, datetime]:
     """Return when the schedule was last due and pushed, and the database's clock.
 
-    A new one counts as due now, and so does one that had another expression; but not if this process has `entered` it
-    before: then another one, of another version of the program, has changed it.
+    A new schedule counts as due now, and so does a schedule with a changed expression; but not if this process has
+    `entered` it before: then another version of the program has changed it.
     """
     params: Params = {"name": name, "cron": cron, "now": context.time(now)}
     engine = context.engine
@@ -40,9 +40,9 @@ def state(
 def push(
     context: Context, name: str, due: datetime, now: datetime | None, push: Callable[[Connection], object]
 ) -> bool:
-    """Call `push` in a transaction of our own, if the schedule was due at `due` and nobody has pushed it for that.
+    """Call `push` in a new transaction, if the schedule was due at `due` and no worker has pushed it for that time.
 
-    Returns whether it was called. It gets the connection of that transaction.
+    Returns whether it was called. `push` gets the connection of that transaction.
     """
 
     def pushed(cursor: Cursor, table: Table, params: Params) -> bool:

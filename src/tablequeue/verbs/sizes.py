@@ -1,4 +1,4 @@
-"""What the tables of queues and topics take on the disk."""
+"""The sizes on the disk of the tables of queues and topics."""
 
 from __future__ import annotations
 

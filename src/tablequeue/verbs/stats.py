@@ -15,10 +15,10 @@ from tablequeue.model.pacing import Duration, Rate
 from tablequeue.verbs import control
 from tablequeue.verbs.context import Context, Params, seconds
 
-# Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite so
-# many take 0.3 s of a processor, nearly all of it to read them; none take 4 ms.
+# Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite that
+# many take 0.3 s of a processor, nearly all of it to read them; an empty window takes 4 ms.
 MOST = 50_000
-# Pushed messages that are read first, then ten times as many: mostly these reach further back than the window.
+# Pushed messages that are read first, then ten times as many: mostly the first ones reach further back than the window.
 FIRST = 1000
 # Messages of each state in the queue whose failed attempts are counted.
 LIVE = 10_000
@@ -39,13 +39,13 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What was done in a window: with the messages of a queue, of one producer, or finished by one consumer.
+    """The activity in a window: of a queue, of one producer, or of one consumer.
 
     who              the name of the producer or consumer; None for the queue.
     pushed           messages pushed; `push_rate` a second. None for a consumer.
     finished         messages finished; `completion_rate` a second.
     failed           attempts that failed or lost their lease, of messages in the queue and of finished ones; None for a
-                     producer. Of a message its first 3 errors and its last 7 count.
+                     producer. The first 3 errors and the last 7 of a message count.
     redeliveries     attempts at the finished messages after the first one of each.
     lost             messages delivered at most once and never completed, at any time; None if the queue delivers at
                      least once, where none can be lost.
@@ -72,11 +72,11 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was done in the last `seconds`: with the queue, and by each producer and consumer, sorted by name.
+    """The activity in the last `seconds`: of the queue, and of each producer and consumer, sorted by name.
 
-    Exact while fewer than 50,000 messages were pushed, and fewer than 50,000 finished, in the window. Of more the last
-    50,000 count, `whole` is False, and the rates are over the time since the first of these. Failed attempts are those
-    of the last 50,000 messages that left the queue, and of up to 10,000 of each state in it.
+    Exact while fewer than 50,000 messages were pushed, and fewer than 50,000 finished, in the window. If there were
+    more, the last 50,000 count, `whole` is False, and the rates are over the time since the first of these. Failed
+    attempts are counted for the last 50,000 messages that left the queue, and for up to 10,000 of each state in it.
     """
 
     seconds: float
@@ -90,7 +90,7 @@ class Window:
 class Lag:
     """How far a subscription is behind its topic.
 
-    messages   those that no consumer has claimed.
+    messages   messages that no consumer has claimed.
     seconds    the age of the first of them that is ready; None if there is none.
     """
 
@@ -100,14 +100,14 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts at one moment. They are exact, except what `estimated` names.
+    """Counts at one moment. They are exact, except the counts that `estimated` names.
 
     finished    messages in the history; from 100,000 on an estimate. None where the queue keeps none.
     blocked     messages behind another one of their group.
     oldest_age  seconds since the first ready message was pushed; None if none is ready.
     lost        messages delivered at most once, a lease ago or longer, and never completed; None if the queue delivers
                 at least once, where none can be lost.
-    window      what was done lately; None if not asked for, or if the queue keeps no history.
+    window      the latest activity; None if not asked for, or if the queue keeps no history.
     lag         how far the subscription is behind its topic; None of a queue.
     concurrency    how many messages may be in progress at once; None: no limit.
     rate           how many messages may be claimed a second; None: no limit.
@@ -139,7 +139,7 @@ class Stats:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """The names of what is not exact: `finished` if it is an estimate, `window` if it is not whole."""
+        """The names of the counts that are not exact: `finished` if it is an estimate, `window` if it is not whole."""
         window = self.window is not None and not self.window.whole
         return ("finished",) * ((self.finished or 0) >= COUNTED) + ("window",) * window
 

@@ -1,4 +1,4 @@
-"""Sweeps: what claims do for a queue from time to time. Messages that are due or abandoned become ready."""
+"""Sweeps: maintenance that claims do from time to time. Messages that are due or abandoned become ready."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ MOST_PURGES = 32
 
 
 def keep_up(context: Context, now: datetime | None, connection: Connection | None = None) -> TablequeueError | None:
-    """Do what a busy queue needs from time to time: sweep, and shorten the history. Return the error, if any."""
+    """Maintain a busy queue from time to time: sweep it, and shorten its history. Return the error, if any."""
     table = context.table
     try:
         # First, so that the claims of other threads do not do it too.
         table.next_sweep = monotonic() + SWEEP_EVERY
         moved = sweep(context, now, connection)
-        # Not beside a caller's transaction, which may have locked the database that it would wait for.
+        # Not beside a caller's transaction, which may have locked the database, so that the sweep would wait for it.
         if connection is None:
             moved += sum(step(context, now) for step in table.plan.steps(UPKEEP))
             if monotonic() >= table.next_purge:
@@ -50,7 +50,7 @@ def keep_up(context: Context, now: datetime | None, connection: Connection | Non
 
 
 def purge(context: Context, now: datetime | None) -> None:
-    """Delete what is older than its retention: a bounded part, which doubles with each call that does not suffice."""
+    """Delete messages older than the retention: a bounded number, which doubles with each call that leaves some."""
     table = context.table
     behind = False
     for step in table.plan.steps(PURGES):
@@ -63,17 +63,17 @@ def purge(context: Context, now: datetime | None) -> None:
 def sweep(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
     """Make due and abandoned messages ready, or dead if they have no attempts left, and expire others; return how many.
 
-    In a transaction beside that of a caller's `connection`: inside, no other consumer could have the messages until it
-    ends. Only where one writer holds the whole database is it a part of that transaction.
+    In a transaction beside that of a caller's `connection`: inside it, no other consumer could get the messages until
+    it ends. Only if the database has a single writer, the sweep is a part of that transaction.
     """
     return sum(step(context, now, connection) for step in context.table.plan.steps(SWEEPS))
 
 
 def promote(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
-    """Make the next message ready in each group that has no head; return in how many.
+    """Make the next message ready in each group that has no head; return the number of groups.
 
-    Never in a caller's transaction, where it would keep other consumers waiting. The next claim that finds too little
-    promotes what is pushed or finished there.
+    Never in a caller's transaction, where it would keep other consumers waiting. The next claim that finds too few
+    messages promotes the messages behind that transaction's changes.
     """
     return context.run_beside(context.messages.promote, _bounded(context, now), connection)
 
@@ -82,7 +82,7 @@ def end_leases(context: Context, now: datetime | None, connection: Connection | 
     """Sweep after a call that made leases end now, so that the next claim of any consumer finds the messages.
 
     Not in a caller's transaction, which others do not see yet. An error is not raised, for the leases have ended: the
-    sweeps of those who claim find them.
+    sweeps of later claims find them.
     """
     if connection is None and keep_up(context, now) is None:
         try:
@@ -163,6 +163,6 @@ UPKEEP: Ways[Upkeep] = Ways(
         "concurrency": _close_slots,
     }
 )
-"""What follows a sweep that is not beside a caller's transaction. Each returns how many rows it changes."""
+"""The steps after a sweep that is not beside a caller's transaction. Each returns how many rows it changes."""
 PURGES: Ways[Upkeep] = Ways({"retention": _purge_history, "batches retention or batches none": _forget_batches})
-"""What deletes a bounded part of the history whose retention is over, and of the batches that ended as long ago."""
+"""The operations that delete, in bounded parts, history past its retention, and batches that ended as long ago."""

@@ -1,4 +1,4 @@
-"""Topics and their subscriptions: make them, move along the log, and measure the lag."""
+"""Topics and their subscriptions: make them, move positions in the log, and measure the lag."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL = (1 << 63) - 1
 SEGMENTS = 8
 CONSUMED_SEGMENT = 3600.0
 LARGEST_SEGMENT = 1_000_000
-# Seconds between two looks of one process at what a topic need not keep any more.
+# Seconds between two looks of one process for messages that a topic need not keep any more.
 TRIM_EVERY = 60.0
 
 # Seconds of the longest random pauses between the tries of a seek or a trim that meets other transactions.
@@ -38,7 +38,7 @@ Start = Literal["beginning", "end"] | datetime
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What the log of a topic has. A message that was committed late counts when a consumer has looked.
+    """The size of a topic's log. A message that was committed late counts after a consumer has looked.
 
     messages     their number.
     bytes        about, with the indexes.
@@ -67,7 +67,7 @@ def age(context: Context, offset: int) -> float:
 
 
 def subscribe(context: Context, name: str, definition: SubscriptionDefinition, start: Start) -> Table:
-    """Make the subscription of a topic; or return it, if it is there with the same definition."""
+    """Make the subscription of a topic; or return it, if it exists with the same definition."""
     engine, topic = context.engine, context.table
     full = subscription_of(topic.name, check_name(name, "subscription"))
 
@@ -97,7 +97,8 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
 
 
 def follow_rename(context: Context) -> None:
-    """Work with the name that the topic has now: those of its subscriptions begin with it. Refuse a dropped topic."""
+    """Work with the name that the topic has now: the names of its subscriptions begin with it. Refuse a dropped
+    topic."""
     table = context.table
     name = catalogue.name_in(catalogue.rows(context.runner), table.table_name)
     if name is None:
@@ -114,7 +115,7 @@ def subscription(context: Context, name: str) -> Table:
 
 
 def names(context: Context) -> list[str]:
-    """Return the names of the subscriptions of a topic, sorted, without that of the topic."""
+    """Return the names of the subscriptions of a topic, sorted, without the topic's name before them."""
     rows = catalogue.rows(context.runner)
     if catalogue.name_in(rows, context.table.table_name) is None:
         raise _gone(context.table)
@@ -136,7 +137,7 @@ def drop(context: Context) -> None:
 
 
 def bounds(context: Context, start: int = 0, n: int = ALL) -> BoundsRow:
-    """Return the offsets of a topic, after a look at what has become visible: all, or `n` messages from `start` on.
+    """Return the offsets of a topic, after a look for new visible messages: all, or `n` messages from `start` on.
 
     Whatever crashes, each offset below the end keeps its message.
     """
@@ -156,7 +157,7 @@ def offset_of(context: Context, start: Start) -> int:
 
 
 def seek(subscription: Context, to: Start, force: bool) -> int:
-    """Let the next claim begin elsewhere. Return how many detached messages it has deleted.
+    """Let the next claim begin at another position. Return how many detached messages it has deleted.
 
     `SeekRefused` if messages are in progress, unless it is forced.
     """
@@ -168,7 +169,7 @@ def seek(subscription: Context, to: Start, force: bool) -> int:
 def move(subscription: Context, offset: int, force: bool = False, *, to_end: bool = False) -> int:
     """Let the next claim begin at an offset; with `to_end`, at the end of the log. Else as `seek`.
 
-    A claim locks messages for a moment, and a seek waits for nobody under its own lock. So it tries again.
+    A claim locks messages for a moment, and a seek does not wait while it holds its own lock. So it tries again.
     """
     ranges = subscription.engine.ranges
     params: Params = {"start": offset, "to_end": to_end, "force": force, "now": None}
@@ -180,7 +181,7 @@ def move(subscription: Context, offset: int, force: bool = False, *, to_end: boo
 
 
 def again(act: Callable[[], int]) -> int:
-    """Return what `act` returns; call it again, some times, if it meets other transactions."""
+    """Return what `act` returns; call it again, a few times, if it meets other transactions."""
     for pause in PAUSES:
         try:
             return act()
@@ -210,18 +211,19 @@ def note(subscription: Context, offset: int, consumer: str, age: float = 0) -> N
 
 
 def trim(context: Context, now: datetime | None = None) -> int:
-    """Drop what the topic need not keep any more. Return how much: segments, or messages where there are none."""
+    """Drop messages that the topic need not keep any more. Return the number of segments or messages."""
     definition = context.table.definition
     keep = definition.retention
     if keep is None:
         return 0
     values: Params = {"now": context.time(now)}
     clock = context.engine.load_time(context.run(context.engine.checks.read_clock, values))
-    # What was consumed stays as long as a segment lasts, on engines without segments, too: for the statistics.
+    # Consumed messages stay as long as a segment lasts, also on engines without segments: for the statistics.
     upto = _offset_at(context, clock - timedelta(seconds=keep or CONSUMED_SEGMENT))
     age = keep / SEGMENTS if keep else CONSUMED_SEGMENT
     ranges, tables = context.engine.ranges, _opened(context)
-    # A range in progress holds its messages back. One whose lease has expired would, until somebody looked at it.
+    # A range in progress holds its messages back. A range with an expired lease would do so too, until a claim looked
+    # at it.
     for table in tables:
         expired: Params = {"now": values["now"], "max_attempts": table.definition.max_attempts}
         while context.runner.run(ranges.expire_ranges, table, expired):
@@ -241,7 +243,7 @@ def trim(context: Context, now: datetime | None = None) -> int:
 def keep_up(context: Context) -> None:
     """Trim the topic, or the topic of the subscription, if it is time.
 
-    An error is not raised: the call that this is a part of took effect.
+    An error is not raised, because the call itself took effect.
     """
     table = context.table
     if monotonic() < table.next_purge:
@@ -286,7 +288,7 @@ def _subscriptions(rows: Sequence[NameRow], topic: Table) -> list[NameRow]:
 
 
 def _own(topic: Table, subscription: Table) -> Table:
-    """Return the subscription, if it is one of this topic, and not of another one that has the name now."""
+    """Return the subscription, if it belongs to this topic, and not to another topic that has the name now."""
     if subscription.topic is None or not subscription.topic.is_that_of(topic):
         raise _gone(topic)
     return subscription
@@ -297,7 +299,8 @@ def _gone(topic: Table) -> QueueNotFound:
 
 
 def _offset_at(context: Context, time: datetime) -> int:
-    """Return the first offset whose message was pushed at a time or later; by halves, as offsets go with time."""
+    """Return the first offset whose message was pushed at a time or later; by a binary search, as offsets grow with
+    time."""
     first, end = bounds(context)
     while first < end:
         middle = (first + end) // 2

@@ -48,7 +48,7 @@ def _bury(
     except TablequeueError:
         if connection is not None:
             raise
-        return  # it comes back when its lease ends, and is buried then
+        return  # it comes back when its lease ends, and becomes a dead letter then
     follow(context, CHANGED, now, connection)
 
 

@@ -23,14 +23,15 @@ PAUSES_WITH_NOTIFIER = (0.1, 10.0)
 # message may wait when the other consumers are busy.
 BACK_OFF = (0.002, 0.1)
 
-# Seconds between two looks while an open transaction pushes: a share of the time that it has been open, within bounds.
-# So a commit is seen late by that share at the most.
+# Seconds between two looks while an open transaction pushes: a fraction of the time that it has been open, within
+# bounds. So a commit is seen late by that fraction at the most.
 PUSHING_SHARE = 0.25
 PUSHING_PAUSES = (0.002, 0.25)
 
 # Seconds between two looks of a consumer whose messages a limit of the queue holds back: the first pause, and the
-# longest. It is not woken: pushes bring it nothing, and the consumer that frees a place mostly pops the next message
-# itself. When the rate allows a message is known; up to as much again is random, so that not all look at once.
+# longest. Nothing wakes it: pushes do not help it, and the consumer that finishes a message mostly pops the next one
+# itself. The time at which the rate allows a message is known; up to as much again is random, so that not all look at
+# once.
 HELD_PAUSES = (0.02, 0.25)
 
 INFINITE = float("inf")
@@ -76,7 +77,7 @@ class Waiter:
             self.leave()
 
     def is_busy(self) -> bool:
-        """Note that a pop found something; return whether this lasts so long that pushes need not notify any more."""
+        """Note that a pop found something; return whether it has done so for so long that pushes need not notify."""
         self._pause, self._looked_early, self._back_off = 0.0, False, 0.0
         now = monotonic()
         if self._busy_since is None:
@@ -91,17 +92,17 @@ class Waiter:
         return bool(coming.held) or (coming.seconds is not None and coming.seconds <= 0)
 
     def looks_everywhere(self) -> bool:
-        """Have the next pop find each message that is ready; return whether the last one may have missed one.
+        """Let the next pop find every message that is ready; return whether the last pop may have missed one.
 
-        It may while a transaction holds an old snapshot, and a look at all index entries takes long.
+        It may miss one while a transaction holds an old snapshot, because a look at all index entries takes long then.
         """
         return self._context.table.forget_marks()
 
     def wait(self, limit: Duration | None = None) -> None:
         """Wait, after a pop that found nothing, until another pop may find something, or until `limit` is over.
 
-        `limit` is seconds, or a timedelta; None: no limit. Costs one small read a pause. Ends at the moment when a
-        message becomes due or its lease ends.
+        `limit` is seconds, or a timedelta; None: no limit. It costs one small read in each pause. Ends at the moment
+        when a message becomes due or its lease ends.
         """
         end = INFINITE if limit is None else monotonic() + in_seconds(limit)
         while not self._called and (pause := self.pause(end)) is not None:
@@ -116,9 +117,9 @@ class Waiter:
 
     @property
     def pops_at_once(self) -> bool:
-        """Whether to pop after a wake-up without another look, which spares a round trip.
+        """Whether to pop after a wake-up without another look, which saves a round trip.
 
-        One push wakes all waiters, and all but one pop in vain. A look would not spare them that: they are woken at the
+        One push wakes all waiters, and all but one pop in vain. A look would not avoid that: they are woken at the
         same moment, and until the first claim has committed all of them see the message ready.
         """
         return self._notifier is not None and self._notifier.exact
@@ -128,7 +129,7 @@ class Waiter:
         """Whether to pop after a pause without another look, which may not see each lease that has ended.
 
         A look that does not begin at the start of the index misses a lease that was shortened. A sweep finds it, and
-        batches that are at their end, and messages that wait for nothing any more.
+        also finished batches, and messages that no longer wait for others.
         """
         definition = self._context.table.definition
         return self._context.table.walks.marked or definition.batches or definition.dependencies
@@ -143,7 +144,7 @@ class Waiter:
     def pause(self, end: float) -> float | None:
         """Return the seconds until the next look, if no wake-up comes; None: pop now, or `end` has come."""
         self._busy_since = None
-        # In this order: of a push after the look the notifier tells.
+        # In this order: the notifier reports a push that comes after the look.
         notifier = None if self._held else self._notifier  # pushes need wake nobody while nothing can be claimed
         listening = notifier is not None and notifier.attend(self._context.table, self._on_push)
         coming = self._look()
@@ -182,7 +183,7 @@ class Waiter:
         """Return the seconds until a look for a place, or until the rate allows a message."""
         shortest, longest = HELD_PAUSES
         self._pause = min(max(shortest, self._pause * 2), longest)
-        if due <= 0:  # another consumer had the place or the token first
+        if due <= 0:  # another consumer was first
             return self._pause
         if self._context.table.definition.holds_places:
             return min(due, self._pause)
@@ -199,7 +200,7 @@ class Waiter:
         self._pushing_since = None
         shortest, longest = PAUSES_WITH_NOTIFIER if listening else PAUSES
         longest = longest if self._longest is None else min(longest, self._longest)
-        if self._context.table.definition.dependencies:  # of their ends no notification tells
+        if self._context.table.definition.dependencies:  # no notification reports their ends
             longest = min(longest, PAUSES[1])
         self._pause = min(max(shortest, self._pause * 2), longest)
         return self._pause
