@@ -1,4 +1,4 @@
-"""Queues in migrations of Alembic: operations such as `op.create_queue`, what autogenerate proposes, and its hooks.
+"""Queues in migrations of Alembic: operations such as `op.create_queue`, proposals of autogenerate, and its hooks.
 
 An `env.py` that imports this module has the operations; see docs/alembic.md.
 """

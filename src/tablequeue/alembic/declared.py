@@ -22,18 +22,19 @@ from tablequeue.model.definition import (
 from tablequeue.model.names import check_full_name
 from tablequeue.model.options import QueueOptions, SubscriptionOptions, TopicOptions
 
-# Where a MetaData keeps what was declared with it.
+# The key under which a MetaData keeps its declarations.
 KEY = "tablequeue"
 
 
 class NewSubscription(SubscriptionOptions, total=False):
-    """The options of `op.create_subscription` and `op.drop_subscription`: those of `Topic.subscribe`, and three more.
+    """The options of `op.create_subscription` and `op.drop_subscription`: the options of `Topic.subscribe`, and three
+    more.
 
     number    the number in the name of its table: 1 (if not given) for the first subscription that the topic ever had.
     payload   as of the topic; `json` if not given.
     keep      as of the topic; `forever` if not given.
 
-    These three are for --sql. Online, the database has them.
+    These three are for --sql. Online, they are read from the database.
     """
 
     number: int
@@ -62,15 +63,16 @@ def declare(
     subscriptions: Mapping[str, SubscriptionOptions] | None = None,
     schema: str | None = None,
 ) -> None:
-    """Declare what is to be in the database. The next revision of autogenerate creates or alters it.
+    """Declare the queues and topics that the database should have. The next revision of autogenerate creates or alters
+    it.
 
     metadata        the `target_metadata` of the `env.py`, or one of several.
     queues          the options of `Database.create_queue`, by the name of the queue.
     topics          those of `Database.create_topic`.
-    subscriptions   those of `Topic.subscribe`, by the name with its topic, as `events/mail`.
+    subscriptions   the options of `Topic.subscribe`, by the name with its topic, as `events/mail`.
     schema          where their tables are; the schema of `metadata` if not given.
 
-    It only notes them, and may be called several times: of one name the last declaration counts. `CommandError`, which
+    It only notes them, and may be called several times: the last declaration of a name counts. `CommandError`, which
     Alembic prints, for a wrong name or option.
     """
     given: Mapping[Kind, Mapping[str, Any]]
@@ -84,14 +86,14 @@ def declare(
 
 
 def declared_with(metadata: MetaData) -> Iterator[tuple[str | None, list[Declared]]]:
-    """Return what was declared, by its schema."""
+    """Return the declarations, by schema."""
     noted: list[Declared] = [*metadata.info.get(KEY, {}).values()]
     for schema in dict.fromkeys(each.schema for each in noted):
         yield schema, [each for each in noted if each.schema == schema]
 
 
 def definition_of(kind: Kind, name: str, given: Mapping[str, Any]) -> Definition:
-    """Return the definition that options make. `BadName`, `BadInput` or `BadDefinition` if they make none."""
+    """Return the definition that options make. `BadName`, `BadInput` or `BadDefinition` if they are wrong."""
     check_full_name(name, kind)
     known = OPTIONS[kind].__annotations__
     if unknown := given.keys() - known.keys():

@@ -21,7 +21,7 @@ from tablequeue.topic import Subscription, Topic
 
 
 class QueueOperation(MigrateOperation):
-    """What a migration does with a queue, a topic or a subscription."""
+    """An operation of a migration on a queue, a topic or a subscription."""
 
     verb: ClassVar[str]
     """Its name, as in `op.create_queue`."""
@@ -33,13 +33,13 @@ class QueueOperation(MigrateOperation):
         self.options = options
 
     def run(self, database: Database) -> None:
-        """Do it in the database."""
+        """Run the operation in the database."""
         raise NotImplementedError
 
     def printed(self, engine: Engine) -> str:
-        """Return the SQL that does it, for --sql."""
+        """Return the SQL of the operation, for --sql."""
         raise BadInput(
-            f"op.{self.verb} has no SQL without a database: it depends on what is there.",
+            f"op.{self.verb} has no SQL without a database: it depends on its tables.",
             "Run this migration without --sql.",
         )
 
@@ -53,7 +53,7 @@ class QueueOperation(MigrateOperation):
 
 @Operations.implementation_for(QueueOperation)
 def run(operations: Operations, operation: QueueOperation) -> None:
-    """Do it on the connection of the migration; with --sql, write its SQL."""
+    """Run it on the connection of the migration; with --sql, write its SQL."""
     context = operations.migration_context
     with refusing(operation.name):
         if context.as_sql:
@@ -92,7 +92,7 @@ class CreateQueue(_Create):
     def create_queue(
         cls, operations: Operations, name: str, *, schema: str | None = None, **options: Unpack[QueueOptions]
     ) -> None:
-        """Make a queue, as `Database.create_queue`; nothing happens if it is there with the same definition."""
+        """Make a queue, as `Database.create_queue`; nothing happens if it exists with the same definition."""
         operations.invoke(cls(name, schema, options))
 
     def run(self, database: Database) -> None:
@@ -107,7 +107,7 @@ class DropQueue(_Drop):
     def drop_queue(
         cls, operations: Operations, name: str, *, schema: str | None = None, **options: Unpack[QueueOptions]
     ) -> None:
-        """Drop a queue with its messages and its procedures. The options are those it was created with, for --sql."""
+        """Drop a queue with its messages and its procedures. For --sql, give the options it was created with."""
         operations.invoke(cls(name, schema, options))
 
 
@@ -119,7 +119,7 @@ class CreateTopic(_Create):
     def create_topic(
         cls, operations: Operations, name: str, *, schema: str | None = None, **options: Unpack[TopicOptions]
     ) -> None:
-        """Make a topic, as `Database.create_topic`; nothing happens if it is there with the same definition."""
+        """Make a topic, as `Database.create_topic`; nothing happens if it exists with the same definition."""
         operations.invoke(cls(name, schema, options))
 
     def run(self, database: Database) -> None:
@@ -136,8 +136,7 @@ class DropTopic(_Drop):
     ) -> None:
         """Drop a topic, its messages and all of its subscriptions.
 
-        The options are those it was created with, for --sql.
-        """
+        For --sql, give the options it was created with."""
         operations.invoke(cls(name, schema, options))
 
 
@@ -169,7 +168,7 @@ class DropSubscription(_Drop):
     def drop_subscription(
         cls, operations: Operations, name: str, *, schema: str | None = None, **options: Unpack[NewSubscription]
     ) -> None:
-        """Drop a subscription. The options are those it was created with, for --sql."""
+        """Drop a subscription. For --sql, give the options it was created with."""
         operations.invoke(cls(name, schema, options))
 
 
@@ -177,7 +176,7 @@ class DropSubscription(_Drop):
 class AlterQueue(QueueOperation):
     verb = "alter_queue"
     before: Mapping[str, Any] | None = None
-    """What the options were, for the downgrade that autogenerate writes."""
+    """The old options, for the downgrade that autogenerate writes."""
 
     @classmethod
     def alter_queue(
@@ -213,7 +212,7 @@ class UpgradeQueues(QueueOperation):
 
 
 class KeepQueues(QueueOperation):
-    """The downgrade of an upgrade: there is none."""
+    """The downgrade of an upgrade, which does not exist."""
 
     verb = "keep_queues"
 
@@ -228,19 +227,19 @@ class InstallProcedures(QueueOperation):
     ) -> None:
         """Make or replace the stored procedures of a queue, as `Database.install_procedures`.
 
-        The options are those the queue was created with, for --sql.
+        For --sql, give the options the queue was created with.
         """
         operations.invoke(cls(name, schema, options))
 
     def run(self, database: Database) -> None:
-        database.queue(self.name)  # refuses what is none: --sql could not tell
+        database.queue(self.name)  # refuses wrong options, which --sql could not find
         database.install_procedures(self.name)
 
     def printed(self, engine: Engine) -> str:
         return self._script(engine, "procedures")
 
 
-# The options of a subscription that its topic in the database has, too.
+# The options of a subscription that its topic in the database also has.
 FOR_SQL = ("number", "payload", "keep")
 CREATES: Mapping[Kind, type[_Create]] = {
     "queue": CreateQueue,
@@ -251,6 +250,6 @@ DROPS: Mapping[Kind, type[_Drop]] = {"queue": DropQueue, "topic": DropTopic, "su
 
 
 def opened_of(database: Database, kind: Kind, name: str) -> Queue | Topic | Subscription:
-    """Open what has that name; `QueueNotFound` if there is none of that kind."""
+    """Open the object of that name; `QueueNotFound` if there is none of that kind."""
     of: Mapping[Kind, Any] = {"queue": database.queue, "topic": database.topic, "subscription": database.subscription}
     return of[kind](name)

@@ -1,4 +1,4 @@
-"""What autogenerate proposes: to create, alter or upgrade what `env.py` declares."""
+"""The proposals of autogenerate: to create, alter or upgrade the queues that `env.py` declares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tablequeue.model.definition import Definition, Kind, SubscriptionDefinition
 from tablequeue.model.names import number_in
 from tablequeue.verbs.alter import altered
 
-# What is compared of each kind. A subscription has the rest of its topic.
+# The options compared for each kind. A subscription has the other options from its topic.
 COMPARED: Mapping[Kind, Sequence[str]] = {
     "queue": [name for name in Definition.__dataclass_fields__ if name != "labels"],
     "topic": ["payload", "groups", "keep"],
@@ -40,7 +40,7 @@ def propose(autogenerate: AutogenContext, upgrade: UpgradeOps, schemas: object) 
 
 
 def proposed(database: Database, schema: str | None, declared: list[Declared]) -> Iterator[QueueOperation]:
-    """Return the operations after which the database has what was declared. What else is there stays."""
+    """Return the operations that make the database match the declarations. Other queues stay."""
     there = _definitions(database)
     if None in there.values():
         yield UpgradeQueues("", schema, {})
@@ -78,7 +78,7 @@ def render(autogenerate: AutogenContext, operation: QueueOperation) -> str:
 
 
 def _definitions(database: Database) -> dict[str, Definition | None]:
-    """Return the definition of each queue, topic and subscription; None for one whose tables have an old version."""
+    """Return the definition of each queue, topic and subscription; None if its tables have an old version."""
     found: dict[str, Definition | None] = {}
     names: Mapping[Kind, list[str]]
     names = {"queue": database.queues(), "topic": database.topics(), "subscription": database.subscriptions()}
@@ -102,13 +102,13 @@ def _numbers(database: Database, there: Mapping[str, Definition | None]) -> dict
 
 
 def _of_topic(topic: Definition | None) -> dict[str, Any]:
-    """Return what the SQL of a subscription needs of its topic."""
+    """Return the options of its topic that the SQL of a subscription needs."""
     options = options_of(topic) if isinstance(topic, TopicDefinition) else {}
     return {name: options[name] for name in ("payload", "keep") if name in options}
 
 
 def _targets_first(declared: list[Declared]) -> list[Declared]:
-    """Return what was declared, each after the queue of its dead letters, and each subscription after its topic."""
+    """Return the declarations, each after the queue of its dead letters, and each subscription after its topic."""
     by_name = {each.name: each for each in declared}
     ordered: dict[str, Declared] = {}
 
@@ -138,5 +138,5 @@ def _changes(declared: Declared, found: Definition) -> Iterator[QueueOperation]:
     change = AlterQueue(name, declared.schema, {field: getattr(wanted, field) for field in changed})
     change.before = {field: getattr(found, field) for field in changed}
     with refusing(name):
-        altered(found, change.options)  # refuses what is a part of the tables
+        altered(found, change.options)  # refuses options that are a part of the tables
     yield change

@@ -12,7 +12,7 @@ from tablequeue.errors import TablequeueError
 
 @contextmanager
 def refusing(what: str = "") -> Iterator[None]:
-    """Raise `CommandError` for a `TablequeueError`, which is its cause. The words begin with `what` it is about."""
+    """Raise `CommandError` for a `TablequeueError`, which is its cause. The text begins with `what`."""
     try:
         yield
     except TablequeueError as error:

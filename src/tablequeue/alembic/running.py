@@ -52,10 +52,10 @@ class MigrationRunner(Runner):
 
 @contextmanager
 def opened(context: MigrationContext, schema: str | None) -> Iterator[Database]:
-    """Return the queues of the database that is migrated.
+    """Return the `Database` that is migrated.
 
-    On MariaDB and MySQL each DDL statement commits, so nothing is gained by Alembic's connection, on which the
-    creators' lock would stay.
+    On MariaDB and MySQL each DDL statement commits, so Alembic's connection has no advantage, and the creators' lock
+    would stay on it.
     """
     connection = context.connection
     assert connection is not None, "online"
@@ -70,7 +70,7 @@ def opened(context: MigrationContext, schema: str | None) -> Iterator[Database]:
 
 
 def end_transaction(context: MigrationContext, schema: str | None) -> None:
-    """Commit what the migration has done, where each statement about a table commits, also those of Alembic.
+    """Commit the migration so far, on databases where each DDL statement commits, also the statements of Alembic.
 
     Else the operation, on its connection, would wait for the rows and tables that the migration has locked.
     """

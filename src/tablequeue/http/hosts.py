@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
-# Names that no public DNS has. A page of a site cannot be reached by one, so it cannot be the host of a request.
+# Names that no public DNS has. No web site has such a name, so a page of a site cannot send a request with it as the
+# host.
 _PRIVATE = (".localhost", ".local", ".internal", ".svc", ".home.arpa")
 # The names of LocalStack, which are all 127.0.0.1.
 _LOCALSTACK = "localhost.localstack.cloud"
@@ -16,7 +17,7 @@ def is_here(host: str) -> bool:
 
 
 def is_private(host: str) -> bool:
-    """Whether a host can only be of a private network: an address, or a name that is none of the public DNS."""
+    """Whether a host can only be in a private network: an address, or a name that the public DNS does not have."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

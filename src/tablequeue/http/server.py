@@ -21,11 +21,11 @@ LARGEST_HEAD = 64 << 10
 HEAD_WITHIN = 15.0
 """Seconds in which a client must have sent them."""
 BODY_WITHIN = 40.0
-"""Seconds in which a client must have sent a body. An application that answers a slow one does so before."""
+"""Seconds in which a client must have sent a body. An application that refuses a slow body does so before."""
 TAKEN_WITHIN = 60.0
 """Seconds in which a client must have read an answer."""
 PIPELINED = 16
-"""Requests of a connection that wait for the one before them. SDKs send none before they have the answer."""
+"""Requests of a connection that wait for the one before them. SDKs send the next one only after the answer."""
 RESERVED = 100
 """Files for the database, and for the program itself; all others may be connections."""
 BACKLOG = 2048
@@ -40,7 +40,7 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0
 
 
 def server(app: Any, *, stop: Callable[[], None] | None = None, **options: Any) -> uvicorn.Server:
-    """Return a server of an ASGI application; `options` are more of those of `uvicorn.Config`.
+    """Return a server of an ASGI application; `options` are further options of `uvicorn.Config`.
 
     stop    called when the server is to end, before it waits for open requests.
     """
@@ -51,7 +51,7 @@ def server(app: Any, *, stop: Callable[[], None] | None = None, **options: Any) 
         "http": Connection,
         "ws": "none",
         "log_config": None,
-        "log_level": "error",  # a request that is none is not worth a line
+        "log_level": "error",  # an invalid request is not logged
         "server_header": False,
         "access_log": False,
         "backlog": _accepted_at_once(),
@@ -67,8 +67,8 @@ def _files() -> int:
 
 
 def _accepted_at_once() -> int:
-    # To asyncio the backlog is also how many connections it accepts in one step. Once a file too many is opened there,
-    # the server accepts nobody for a second, and then no better.
+    # To asyncio the backlog is also how many connections it accepts in one step. If it opens one file too many, the
+    # server accepts no connection for a second, and then fails again.
     return min(BACKLOG, _files() // (4 * STEPS))
 
 
@@ -90,7 +90,7 @@ class _Server(uvicorn.Server):
             listener.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # All answers from now on: also those on connections that are just being accepted.
+        # All answers from now on, also on connections that are just being accepted.
         self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
         if self._stop is not None:
             self._stop()
@@ -110,14 +110,14 @@ class _Server(uvicorn.Server):
 
 
 class Connection(HttpToolsProtocol):
-    """A connection of a client. Each limit is the client's own: the others do not wait for it."""
+    """A connection of a client. Each limit is for one client: other clients do not wait for it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head: int | None = 0
         """Bytes that came since the last request; None while its body comes."""
         self._since = self.loop.time()
-        """When the connection was last seen without a part of a request, or of an answer, on its way."""
+        """When the connection last had no part of a request or an answer to transfer."""
         self._refused = self._asked = False
         if len(self.connections) > most_connections():
             transport.abort()
@@ -138,7 +138,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def shutdown(self) -> None:
-        """Close the connection, unless an answer is due: then behind that answer."""
+        """Close the connection; if an answer is due, after that answer."""
         if (self._asked and self._head == 0) or (self.cycle is not None and not self.cycle.response_complete):
             super().shutdown()
 
@@ -161,6 +161,6 @@ class Connection(HttpToolsProtocol):
         elif self.cycle is None or (self.cycle.response_complete and self._head):
             within = HEAD_WITHIN
         else:
-            self._since = now  # the application is at work, or nobody is
+            self._since = now  # the application is working, or there is no request
             return False
         return now - self._since > within

@@ -1,1 +1,1 @@
-"""What a process tells of itself: counters, metrics, health, spans."""
+"""Reports of a process about itself: counters, metrics, health, spans."""

@@ -1,7 +1,7 @@
 """Counters of this process: the messages that it has pushed, popped and finished, by queue.
 
 They begin at zero with the process, and in the child of a fork. A call is counted when it has returned, also in a
-transaction of the caller's, which may be rolled back later.
+caller's transaction that may be rolled back later.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from threading import Lock
 
 Key = tuple[str, str, str]
-"""What is counted, of which queue, and the state of a failed message; else an empty text."""
+"""The name of the counter, the queue, and the state of a failed message, else an empty text."""
 
-# What is counted, with the words of its help. Prometheus knows each as `tablequeue_<name>_total`.
+# The counters, each with its help text. Prometheus knows each as `tablequeue_<name>_total`.
 COUNTED: Mapping[str, str] = {
     "pushed_messages": "Messages that this process has pushed.",
     "popped_messages": "Messages that this process has popped or taken.",

@@ -1,6 +1,6 @@
 """The health of a process: what /healthz, /readyz and /metrics answer. `health_server.py` serves them.
 
-/healthz   200 while the process lives. It never asks the database: a restart would not bring that back.
+/healthz   200 while the process lives. It never asks the database: a restart of the process would not repair that.
 /readyz    200 while the database answers and the process is not stopping, else 503.
 /metrics   for Prometheus.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tablequeue.observe.metrics import CONTENT_TYPE, Metric, counted, text
 
-# Seconds that an answer of /readyz waits for the database, and for which what it found holds.
+# Seconds that /readyz waits for the database, and seconds for which its result is reused.
 PATIENCE = 2.0
 FRESH = 1.0
 STARTED = time()
@@ -35,8 +35,8 @@ class Health:
     check     asks the database; raises if it does not answer.
     stopping  whether the process has begun to stop.
     alive     whether it can still do its work.
-    details   what else /healthz and /readyz tell, as JSON.
-    metrics   what else /metrics has.
+    details   further values of /healthz and /readyz, as JSON.
+    metrics   further metrics of /metrics.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Health:
 class Check:
     """Whether a function returns, and raises nothing: one call at a time, in a thread of its own.
 
-    If the database hangs, so does that one thread, and not one for each request.
+    If the database hangs, only this thread hangs, and not one for each request.
     """
 
     def __init__(self, function: Callable[[], object]) -> None:

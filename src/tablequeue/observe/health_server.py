@@ -25,10 +25,10 @@ REQUEST_WITHIN = 5.0
 
 
 class HealthServer:
-    """Serves /healthz, /readyz and /metrics until the block ends. Without a secret: it tells names and numbers only.
+    """Serves /healthz, /readyz and /metrics until the block ends. It needs no secret: it shows names and numbers only.
 
-    On a loopback address it answers only requests for the names of this machine, so that no web page can read it by a
-    name of its own. `BadInput` if it cannot listen there. `port` 0 finds a free one, which the attribute has.
+    On a loopback address it answers only requests for the names of this machine, so that no web page can read it by its
+    own host name. `BadInput` if it cannot listen there. `port` 0 finds a free one; see the attribute `port`.
     """
 
     def __init__(self, health: Health, host: str, port: int) -> None:
@@ -83,7 +83,7 @@ class _Server(ThreadingHTTPServer):
             del self._began[request]
 
     def service_actions(self) -> None:
-        """End what has taken too long; the server calls it twice a second."""
+        """End connections that have taken too long; the server calls it twice a second."""
         for request, began in list(self._began.items()):
             if monotonic() > began + REQUEST_WITHIN:
                 with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Metrics in the text format of Prometheus, and those of every process: its counters."""
+"""Metrics in the text format of Prometheus, and the counters of every process."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def text(metrics: Iterable[Metric]) -> str:
 def counted() -> Iterator[Metric]:
     """Return the counters of this process.
 
-    A queue that was used has each counter, 0 or more: Prometheus does not see that a counter rises which begins with 1.
+    A used queue has every counter, also with 0: Prometheus does not see the first rise of a counter that begins with 1.
     """
     numbers = counters.read()
     for _, queue, _ in [*numbers]:
-        for name in COUNTED.keys() - {"failed_messages"}:  # whose outcomes are not known before
+        for name in COUNTED.keys() - {"failed_messages"}:  # its outcomes are not known before
             numbers.setdefault((name, queue, ""), 0)
     for name, help in COUNTED.items():
         metric = Metric(f"tablequeue_{name}_total", help, "counter")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-# What is counted where OpenTelemetry has a name for it, and the operation.
+# The counters for which OpenTelemetry has a name, with that name and the operation.
 CONVENTIONS = {
     "pushed_messages": ("messaging.client.sent.messages", "push"),
     "popped_messages": ("messaging.client.consumed.messages", "pop"),
@@ -91,7 +91,7 @@ def processing(queue: str, messages: Sequence[Popped]) -> AbstractContextManager
 
 
 def observe(meter: Meter) -> None:
-    """Let a meter read the counters of this process. It asks when it exports, so a push costs nothing more."""
+    """Let a meter read the counters of this process. It reads them when it exports, so a push costs nothing more."""
     for counted, description in COUNTED.items():
         name, operation = CONVENTIONS.get(counted, (f"tablequeue.{counted.replace('_', '.')}", None))
         meter.create_observable_counter(name, [_reader(counted, operation)], "{message}", description)

@@ -1,2 +1,1 @@
-"""What the verbs do, engine-neutral: one noun a file. Each runs an engine's operation and turns its rows into
-results."""
+"""What the verbs do, engine-neutral: one noun a file. Each runs an engine's operation and reads its rows."""

@@ -1,5 +1,4 @@
-"""What follows a call that took effect: the next messages of groups, the ends of batches, and notifications of
-waiters."""
+"""What follows a call that took effect: promote messages of groups, end batches, and notify waiters."""
 
 from __future__ import annotations
 

@@ -63,8 +63,7 @@ def look_after(context: Context, now: datetime | None) -> None:
 
 
 def cancel(context: Context, id: int, dead: bool, now: datetime | None) -> int:
-    """Cancel the messages of a batch, and its dead letters too if `dead`. Return how many are cancelled or told to
-    stop."""
+    """Cancel the messages of a batch, with `dead` its dead letters too. Return how many are cancelled or told."""
     total = 0
     params: Params = {"id": id, "dead": int(dead), "n": CANCELLED_AT_ONCE}
     while ids := context.run(context.engine.batches.uncancelled, params):
@@ -131,8 +130,7 @@ def progress_of(context: Context, row: BatchRow) -> BatchProgress:
 
 
 def _act(context: Context, batch: OpenBatchRow, now: datetime | None) -> bool:
-    """Push the due callbacks of an open batch, and end it if it is finished. Return whether it has pushed a callback or
-    ended."""
+    """Push the due callbacks of an open batch, and end it if it is finished. Return whether it did either."""
     if batch.cancels:
         cancel(context, batch.id, dead=False, now=now)
     elif not batch.ends and not batch.fails:

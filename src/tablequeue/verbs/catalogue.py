@@ -90,8 +90,7 @@ def entry(table: Table) -> Params:
 
 
 def kind_at(runner: Runner, name: str) -> Kind:
-    """Return the kind of that name in the catalogue: a topic, or a subscription; else a queue, even if there is
-    none."""
+    """Return the kind of that name in the catalogue: topic, subscription, or else queue, even if there is none."""
     row = lookup(runner, name)
     return "queue" if row is None else kind_of(json.loads(row.entry))
 
@@ -280,8 +279,7 @@ def rename(runner: Runner, old: str, new: str) -> None:
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
-    """Make or replace the stored procedures of a queue, topic or subscription; return the names of the procedures to
-    call."""
+    """Make or replace the stored procedures of a queue, topic or subscription; return the names to call."""
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)

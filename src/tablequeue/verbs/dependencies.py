@@ -237,8 +237,7 @@ def _name_of(context: Context, queue: Opened) -> str:
 
 
 def _check_there(context: Context, cursor: Cursor, table: Table, ids: list[int]) -> None:
-    """Refuse ids that no message has. A queue without a history cannot distinguish them from ids of finished
-    messages."""
+    """Refuse ids that no message has. Without a history a queue cannot tell them from finished messages."""
     if table.definition.keeps_history:
         there = context.engine.dependencies.existing_ids(cursor, table, {"ids": context.engine.dump_ids(ids)})
         if missing := sorted({*ids} - there):

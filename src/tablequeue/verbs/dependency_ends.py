@@ -89,8 +89,7 @@ def _names(cursor: Cursor, table: Table, params: Params) -> list[NameRow]:
 
 
 def _end(context: Context, other: str, now: datetime | None, connection: Connection | None) -> None:
-    """Delete the rows about messages that have left the table `other`; cancel messages that a dead letter there
-    cancels."""
+    """Delete the rows about messages that have left the table `other`; cancel messages after a dead letter there."""
     beside = replace(context, table=_beside(context.table, other))
     params: Params = {"on_table": other, "due": context.time(FAR, "due"), "n": ROWS}
     ended = beside.run_apart(context.engine.dependencies.ended_dependencies, params, connection)

@@ -84,8 +84,8 @@ class _Pass:
             )
         if self.keys:
             return DuplicateKey(
-                f"Messages of {to.table.name!r} there have keys of messages to move: {first_of(self.keys, repr)}; these "
-                "stay, the others were moved.",
+                f"Messages of {to.table.name!r} there have keys of messages to move: {first_of(self.keys, repr)}; "
+                "these stay, the others were moved.",
                 "Move again when the messages there are finished.",
                 [*self.keys],
             )
@@ -276,8 +276,7 @@ def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: d
 def _free(
     to: Context, cursor: Any, target: Table, rows: list[Params], grouped: bool, found: _Pass
 ) -> tuple[list[Params], list[Params]]:
-    """Return the messages with keys that are free in the target, and the others. Messages behind the others stay
-    too."""
+    """Return messages with free keys in the target, and the others. Messages behind the others stay too."""
     taken = _taken(to, cursor, target, [row["key"] for row in rows if row["key"] is not None])
     groups = {*found.groups}
     free: list[Params] = []

@@ -44,8 +44,7 @@ class Options(NamedTuple):
 
 @dataclass(slots=True)
 class Encoded:
-    """The messages of one call, encoded: only payloads if they all have the options of the call, else a row for
-    each."""
+    """The messages of one call, encoded: payloads if all have the options of the call, else each as a row."""
 
     params: Params
     payloads: list[str | bytes]

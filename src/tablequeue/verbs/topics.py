@@ -97,8 +97,7 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
 
 
 def follow_rename(context: Context) -> None:
-    """Work with the name that the topic has now: the names of its subscriptions begin with it. Refuse a dropped
-    topic."""
+    """Work with the name that the topic has now: its subscriptions' names begin with it. Refuse a dropped topic."""
     table = context.table
     name = catalogue.name_in(catalogue.rows(context.runner), table.table_name)
     if name is None:
@@ -299,8 +298,7 @@ def _gone(topic: Table) -> QueueNotFound:
 
 
 def _offset_at(context: Context, time: datetime) -> int:
-    """Return the first offset whose message was pushed at a time or later; by a binary search, as offsets grow with
-    time."""
+    """Return the first offset whose message was pushed at a time or later; by halves: offsets grow with time."""
     first, end = bounds(context)
     while first < end:
         middle = (first + end) // 2

@@ -1,4 +1,4 @@
-"""Requests that change something: log in and out; where actions are allowed, what is done with queues and messages."""
+"""Requests that change something: log in and out, and, if actions are allowed, change queues and messages."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ async def logout(site: Site, request: Request) -> Response:
 
 
 async def dead(site: Site, request: Request) -> Response:
-    """Redrive or purge dead letters: those with the ids of the form, or all if the form says so.
+    """Redrive or purge dead letters: by the ids in the form, or all if the form says so.
 
-    All are those that a search finds, if the form has its text.
+    If the form has the text of a search, all means all that the search finds.
     """
     _need_actions(site)
     form = await _form(site, request)
@@ -122,7 +122,7 @@ async def pause(site: Site, request: Request) -> Response:
 
 
 async def reschedule(site: Site, request: Request) -> Response:
-    """Change when a message that waits is ready, or its priority; a field that is empty changes nothing."""
+    """Change the due time of a waiting message, or its priority; an empty field changes nothing."""
     _need_actions(site)
     form = await _form(site, request)
     name, id = name_of(request), int(request.path_params["id"])
@@ -134,7 +134,7 @@ async def reschedule(site: Site, request: Request) -> Response:
 
 
 def _note(request: Request, queue: str, words: str, **more: Any) -> None:
-    """Log what somebody did with a queue. Visitors have no names: it is their address that is known."""
+    """Log an action on a queue. Visitors have no names, so their address is logged."""
     client = _address(request)
     log.info("%s: %s, from %s", queue, words, client, extra={"queue": queue, "client": client, **more})
 
@@ -144,7 +144,7 @@ def _address(request: Request) -> str:
 
 
 def _messages(name: str, form: FormData, state: str, done: str, number: int) -> Response:
-    """Return to the messages of the queue, with the search from which the form was sent, and say what was done."""
+    """Return to the messages of the queue, with the search from which the form was sent, and show what was done."""
     sought = {field: form[field] for field in ("q", "from") if form.get(field)}
     return RedirectResponse(f"{link_of(name)}/messages?{urlencode({'state': state, **sought, done: number})}", 303)
 

@@ -25,7 +25,7 @@ from tablequeue.web.metrics import health
 from tablequeue.web.render import Site
 
 SHORTEST_TOKEN = 16
-# What there is of each queue, and of each subscription.
+# The pages of each queue, and of each subscription.
 OF_QUEUE: tuple[tuple[Any, ...], ...] = (
     ("", pages.queue),
     ("/messages", pages.messages),
@@ -52,13 +52,13 @@ def dashboard(
 
     name      the name of the database on the pages.
     token     a secret that visitors must give, in a form or as `Authorization: Bearer`; None: visitors need none.
-    loopback  answer only requests for the names of this machine. Otherwise a web page could reach the dashboard by a
-              name of its own that points here.
-    public_url  where browsers reach it through a proxy, as `https://queues.example.org`: requests for that name, and
-              forms from there, are answered too.
+    loopback  answer only requests for the names of this machine. Otherwise a web page could reach the dashboard by its
+              own host name that points here.
+    public_url  the URL of a proxy in front, as `https://queues.example.org`: requests for that host, and forms from its
+                pages, are answered too.
 
     Raises `BadInput` if the token is shorter than 16 characters, if there is none without `loopback` or with a
-    `public_url`, and if that is no URL of a host.
+    `public_url`, and if `public_url` is not a URL of a host.
     """
     public_url = None if public_url is None else _checked(public_url)
     if token is None and (public_url or not loopback):
@@ -98,7 +98,7 @@ _URL = re.compile(r"(https?)://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?")
 
 
 def _checked(url: str) -> str:
-    """Return a URL as browsers write the origin of a page there."""
+    """Return the origin of a URL, as browsers write it."""
     parts = _URL.fullmatch(url.lower())
     if parts is None:
         raise BadInput(f"{url!r} is not the URL of a host.", "Give it as https://queues.example.org, without a path.")

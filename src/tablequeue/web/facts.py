@@ -54,7 +54,7 @@ FACTS: Mapping[str, tuple[str, Words]] = {
     "dependencies": ("dependencies", lambda dependencies: "allowed"),
     "labels": ("labels", lambda labels: ", ".join(f"{name} = {text}" for name, text in sorted(labels.items()))),
 }
-# What a subscription does not choose.
+# The options that a subscription cannot choose.
 NOT_OF_A_SUBSCRIPTION = ("order", "delivery", "history")
 
 

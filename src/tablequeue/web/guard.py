@@ -15,15 +15,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tablequeue.http.hosts import is_loopback
 
 COOKIE = "tablequeue"
-# Paths that need no token. Those of the health tell two or three words.
+# Paths that need no token. The health checks answer only two or three words.
 OPEN = ("/login", "/static/", "/healthz", "/readyz")
 # Bytes of a form: enough for a thousand ids. A form is read before its sender is authenticated.
 LARGEST_FORM = 1 << 16
-# Cookies that are valid at the same time; with one more the oldest is not.
+# Cookies that are valid at the same time; one more makes the oldest invalid.
 MOST_SESSIONS = 1000
 
 HEADERS = {
-    # No external and no inline resources: even a payload that got into a page as HTML could do nothing.
+    # No external and no inline resources: even a payload that got into a page as HTML could do no harm.
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -47,7 +47,7 @@ class Session:
         self.token = token
         self.csrf = secrets.token_urlsafe(32)
         self._cookies: dict[bytes, None] = {}
-        """Hashes, so that the time of a look-up tells nothing of a cookie; the oldest one first."""
+        """Hashes, so that the time of a look-up reveals nothing about a cookie; the oldest one first."""
 
     def opens(self, token: str) -> bool:
         return self.token is not None and _same(token, self.token)
@@ -61,7 +61,7 @@ class Session:
         return cookie
 
     def end(self, request: Request) -> None:
-        """Log the sender out: the cookie is worth nothing from now on, whoever has it."""
+        """Log the sender out: the cookie is invalid from now on, whoever has it."""
         self._cookies.pop(_hashed(request.cookies.get(COOKIE, "")), None)
 
     def admits(self, request: Request) -> bool:
@@ -116,7 +116,7 @@ class Guard:
     def _answer(self, request: Request) -> Response | None:
         """Return a refusal, or a redirection to the login; None if the request is allowed."""
         host = request.headers.get("host", "")
-        # DNS rebinding: a web page may let its own name point to 127.0.0.1, to read what is here. Its requests have
+        # DNS rebinding: a web page may let its own name point to 127.0.0.1, to read the pages. Its requests have
         # that name as Host.
         name = _host_of(host)
         if self.loopback and not is_loopback(name) and name != urlsplit(self.public_url or "").hostname:

@@ -1,4 +1,4 @@
-"""The metrics of each queue and subscription: the counts of this moment, and the last five minutes."""
+"""The metrics of each queue and subscription: the counts of this moment, and the rates of the last five minutes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def health(database: Database) -> Health:
 
 
 def of_queues(database: Database) -> Iterable[Metric]:
-    """Return the metrics of all queues and subscriptions; those of the database's answer if it does not answer."""
+    """Return the metrics of all queues and subscriptions; only the metric of the database if it does not answer."""
     up = Metric("tablequeue_up", "Whether the queue could be read.")
     found: list[Stats] = []
     read: dict[str, Sequence[StreamState]] = {}

@@ -32,7 +32,7 @@ Shown = tuple[Definition, Stats]
 
 # Open batches that the page of a queue shows, the oldest ones.
 MOST_BATCHES = 50
-# The parameters that tell what an action did, and how a page says it.
+# The parameters that report an action, and the words for it on a page.
 DONE = {
     "redriven": "redriven",
     "purged": "purged",

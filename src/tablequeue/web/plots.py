@@ -38,7 +38,7 @@ def flow(pushed: Sequence[int], finished: Sequence[int], failed: Sequence[int], 
 
 
 def bar(shares: Mapping[str, int]) -> Markup:
-    """Return a bar that is divided by the shares, each in the colour of its name."""
+    """Return a bar divided by these numbers, each in the colour of its name."""
     total = sum(shares.values()) or 1
     words = escape(", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in shares.items() if number))
     shapes, start = "", 0.0

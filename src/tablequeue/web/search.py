@@ -1,4 +1,4 @@
-"""Messages in a state, page by page, filtered by a text. They are read in brief: `Context.in_brief`."""
+"""Messages in a state, page by page, filtered by a text. Only the start of each payload is read: `Context.in_brief`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tablequeue.web.render import payload_text
 PAGE = 100
 # Maximum number of messages that a search reads: there is no index of their text.
 MOST_READ = 10_000
-# Few at a time: with a page of messages found, all that a search holds.
+# Few at a time: a search holds these and a page of found messages in memory.
 CHUNK = 100
-# Seconds that a search waits for the one before it. Each that waits has a thread, and pages have no others.
+# Seconds that a search waits for the one before it. Each waiting search occupies a thread that pages need.
 WAIT = 3.0
 
 FINISHED = "finished"
@@ -38,7 +38,7 @@ class Page:
     next: int | None
 
 
-# Of all visitors together: searches share the database, and the memory, with those who use the pages.
+# One for all visitors: searches share the database and the memory with other visitors.
 _searching = Lock()
 
 

@@ -1,7 +1,7 @@
 """The number of consumers that each queue should have: pure functions.
 
-The rule is that of Service Broker's queue monitor. Consumers are added when those of a queue have kept receiving for a
-while without emptying it. Consumers that find the queue empty retire.
+The rule is the one of Service Broker's queue monitor. Consumers are added when the consumers of a queue have kept
+receiving for a while without emptying it. Consumers that find the queue empty retire.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Snapshot:
 def desired(queue: Snapshot) -> int:
     """Return how many consumers the queue should have, regardless of other queues.
 
-    A queue that stays behind gets half as many again; of an idle one, half of the consumers without work retire. So a
+    A queue that stays behind gets half as many again; in an idle queue, half of the consumers without work retire. So a
     few steps are enough for any maximum.
     """
     consumers = queue.consumers
@@ -56,7 +56,7 @@ def desired(queue: Snapshot) -> int:
 def share(desired: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
     """Divide `total` consumers among queues: evenly, but no queue gets more than it desires.
 
-    Where there are fewer consumers than queues that desire some, other queues get them with each `turn`.
+    If more queues desire consumers than there are consumers, other queues get them with each `turn`.
     """
     granted = dict.fromkeys(desired, 0)
     unmet = [name for name, number in desired.items() if number]
@@ -72,10 +72,11 @@ def share(desired: Mapping[str, int], total: int, turn: int = 0) -> dict[str, in
 
 
 def startable(granted: Mapping[str, int], alive: Mapping[str, int], total: int) -> dict[str, int]:
-    """Return how many of the granted consumers each queue can have now, while others that are to retire are busy.
+    """Return how many of the granted consumers each queue can have now, while consumers that are to retire are still
+    busy.
 
-    All that are alive are at most `total`, with one exception: a queue without any consumer gets its first one at
-    once, however long the handlers of other queues run.
+    At most `total` consumers are alive, with one exception: a queue without any consumer gets its first one at once,
+    however long the handlers of other queues run.
     """
     spare = total - sum(alive.values())
     numbers: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""Looks whether messages in progress were cancelled, and interrupts their handlers: one thread for all queues.
+"""Checks whether messages in progress were cancelled, and interrupts their handlers: one thread for all queues.
 
-It asks once a second, in one statement for each queue that has handlers which run longer than that. A message that is
+It asks once a second, in one statement for each queue with handlers that run longer than a second. A message that is
 finished sooner costs nothing.
 """
 
@@ -26,7 +26,7 @@ class Cancellations:
     """Tells handlers of cancelled messages to stop, until `close`.
 
     A call is interrupted when all of its messages were cancelled, if its pool can do that. Before that, and in threads,
-    the handler sees `Claim.cancelled`.
+    the handler may ask `Claim.cancelled`.
     """
 
     def __init__(self, fetchers: Sequence[Fetcher]) -> None:

@@ -31,7 +31,7 @@ _processes = multiprocessing.get_context("spawn")
 _reaping = Lock()
 # Seconds that an idle process may take to end.
 END_TIMEOUT = 5.0
-# Seconds between two checks whether a process is alive. Mostly the end of its pipe tells, but a process that the
+# Seconds between two checks whether a process is alive. Mostly the end of its pipe shows it, but a process that the
 # handler has started may keep the pipe open.
 CHECK_INTERVAL = 1.0
 # Seconds that the exit code of a process may take to be known after the end of its pipe.
@@ -60,7 +60,7 @@ class DiedAtStart(HandlerFailed):
 
 
 class Child:
-    """One process, and the pipe to it. The process ends with the pipe, so also when the worker is killed."""
+    """One process, and the pipe to it. The process ends when its pipe ends, so also when the worker is killed."""
 
     def __init__(self, handler: bytes, queue: str, address: Address) -> None:
         self.ready = False
@@ -107,7 +107,7 @@ class Child:
         """
         self.broken = True
         try:
-            # The stored rows: pickle may not support what a payload is decoded to.
+            # The stored rows: pickle may not support the decoded payload.
             self._pipe.send([(claim.row, claim.token) for claim in claims])
             outcomes: Sequence[Outcome] = self._answer(timeout)
         except TimeoutError:
@@ -187,7 +187,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
         pipe.send(
             HandlerFailed(
                 f"A process cannot import the handler of {queue!r}: {words}.",
-                "Correct its module, or what that needs to be imported in a process of its own.",
+                "Correct its module, so that a new process can import it.",
             )
         )
         return

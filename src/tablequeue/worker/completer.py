@@ -1,8 +1,8 @@
 """Finishes messages after their handlers, in one thread for all queues.
 
 While one call is under way, the next batch gathers. So no message waits for others, and batches grow with the load.
-Only messages of a range wait for the others of it, for a moment: the completion of all of them is one statement, and
-that of a part of them several.
+Only messages of a range wait for each other, for a moment: to complete all of a range takes one statement, and to
+complete a part of it several.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tablequeue.worker.pool import Assignment, Range
 
 logger = logging.getLogger("tablequeue.worker")
 
-# Seconds that a message of a range, whose handler has ended, waits for the others: what is prefetched for a consumer.
+# Seconds that a message of a range waits for the others after its handler: as much as is prefetched for a consumer.
 GATHERING = 2 * PREFETCH_SECONDS
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
@@ -52,7 +52,7 @@ class Completer:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """How many messages of this run became what. Each is counted once, as soon as that is certain."""
+        """The number of messages of this run by outcome. Each is counted once, as soon as its outcome is certain."""
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
         self._gathered = Gathered()
         self._deadline = float("inf")
@@ -63,7 +63,7 @@ class Completer:
         self._ended.put(Ended(fetcher, assignment, endings))
 
     def close(self, timeout: float) -> None:
-        """Finish what was put, for up to `timeout` seconds."""
+        """Finish the queued assignments, for up to `timeout` seconds."""
         self._deadline = monotonic() + timeout
         self._ended.put(None)
         self.thread.join(timeout)
@@ -122,20 +122,20 @@ class Completer:
 
 
 class Gathered:
-    """Assignments of ranges that wait for the others of their ranges. Only the thread of the completer uses it."""
+    """Assignments that wait for other messages of their ranges. Only the thread of the completer uses it."""
 
     def __init__(self) -> None:
         self._by_range: dict[Range, list[Ended]] = {}
         self._since: dict[Range, float] = {}
-        """When the first of them ended, the longest ago first."""
+        """When the first assignment of each range ended, the longest ago first."""
 
     def timeout(self) -> float | None:
-        """Return the seconds until some have waited long enough; None if there are none."""
+        """Return the seconds until an assignment has waited long enough; None if none waits."""
         first = next(iter(self._since.values()), None)
         return None if first is None else max(0.0, first + GATHERING - monotonic())
 
     def whole(self, batch: Sequence[Ended], closing: bool) -> Sequence[Ended]:
-        """Take in a batch. Return what is to be finished now: all that has no range, or need not wait any more."""
+        """Add a batch. Return the assignments to finish now: all without a range, or that need not wait any more."""
         now = monotonic()
         ready: list[Ended] = []
         for ended in batch:
@@ -201,7 +201,7 @@ def effective_of(queue: Consumer, call: Sequence[Ending], is_retry: bool) -> Seq
                 queue.release_many(claims, delay=first.delay or 0)
             case _:
                 states = queue.fail_many(claims, first.error, retry_in=first.delay, retry=not first.final)
-                # Each ending is of one message. One that was cancelled is not retried.
+                # Each ending is of one message. A cancelled message is not retried.
                 return [one._replace(becomes=state) for one, state in zip(call, states, strict=True)]
     except LeaseLost as error:
         named = set(error.ids)
@@ -219,7 +219,7 @@ def effective_of(queue: Consumer, call: Sequence[Ending], is_retry: bool) -> Seq
 
 
 def _took_effect(queue: Consumer, claim: Claim, assignment: Assignment) -> bool:
-    """Whether a claim that is gone was ended by the call whose answer was lost, and not by the end of its lease."""
+    """Whether a lost claim was ended by the call that got no answer, and not by the end of its lease."""
     message = queue.find(claim.id)
     if message is None:
         # Deleted: by us, or by another consumer after us. Nobody else could pop it while our lease lasted.

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Fetching(Protocol):
-    """What a drain needs of the fetcher of a queue."""
+    """The methods of a queue's fetcher that a drain needs."""
 
     def has_assignments(self) -> bool: ...
 
@@ -15,7 +15,7 @@ class Fetching(Protocol):
 
 
 class Drain:
-    """The state of a drain, for all queues together: the handlers of one may push to another.
+    """The state of a drain, for all queues together: the handlers of one queue may push to another.
 
     It is done when each queue was found empty by a pop that began after all popped messages were finished.
     """
@@ -44,7 +44,7 @@ class Drain:
             self._wake()
 
     def before_discard(self) -> None:
-        """Note that assignments are finished, which their fetcher still holds."""
+        """Note that assignments are finished. Their fetcher still holds them."""
         with self._lock:
             self._finished += 1
 

@@ -18,10 +18,10 @@ from tablequeue.worker.pool import Assignment
 
 
 class Ending(NamedTuple):
-    """How to end claims of an assignment: all that end alike, but each failure by itself.
+    """How to end claims of an assignment: claims with the same end together, but each failure by itself.
 
     verb      `complete`, `release` or `fail`.
-    becomes   what the messages become, as `Worker.run` counts it; "" is not counted.
+    becomes   the outcome of the messages, as `Worker.run` counts it; "" is not counted.
     delay     seconds until the messages are ready again, after `release` and `fail`; None: the queue's backoff.
     final     whether the message becomes a dead letter at once.
     result    its result, if the queue keeps results.

@@ -26,18 +26,19 @@ logger = logging.getLogger("tablequeue.worker")
 # little that no messages wait here while another process is idle. A handler slower than that has nothing prefetched.
 PREFETCH_SECONDS = 0.1
 MOST_PREFETCHED = 1000
-# The share of its lease for which a message may wait to be finished, after its handler, before nothing more is popped.
+# The fraction of its lease for which a message may wait to be finished after its handler. After that no more messages
+# are popped.
 UNFINISHED_SHARE = 1 / 8
-# Errors that pass: the database is away, full, or locked by another program.
+# Transient errors: the database is away, full, or locked by another program.
 TRANSIENT = (ConnectionLost, Unreachable, Locked, Conflict, Full, ReadOnly)
-# Seconds before the next try after one of them, doubling from the first to the last.
+# Seconds before the next try after such an error, doubling from the first to the last.
 BACKOFF = (0.1, 5.0)
 
 
 class Load(NamedTuple):
-    """What a worker has of a queue at a moment.
+    """The messages that a worker holds of a queue at a moment.
 
-    messages   how many messages it holds that are `waiting` for a consumer, `running`, and `ended` but not finished.
+    messages   the number of messages `waiting` for a consumer, `running`, and `ended` but not finished.
     last_pop   when a pop last found messages, in seconds since 1970; None before the first one.
     oldest     the seconds since the pop of the first message that it holds; None if it holds none.
     """
@@ -96,11 +97,11 @@ class Fetcher:
         self._running: dict[Assignment, None] = {}
         """Assignments that a handler works on. Consumers enter and remove them without a lock, each in one step."""
         self._few = -1
-        """While the fetcher waits: the number of waiting assignments at which it pops again; else -1."""
+        """While the fetcher waits, the number of waiting assignments at which it pops again; else -1."""
         self._behind = False
         """Whether the fetcher waits until messages are finished that have ended."""
         self._busy = 0
-        """Consumers that cannot take an assignment now: they have one, or are still starting."""
+        """The number of consumers that cannot take an assignment now: they have one, or are still starting."""
         self._starting = 0
         self._seconds_per_message: float | None = None
         """A moving average of the handler's time for one message."""
@@ -138,9 +139,9 @@ class Fetcher:
         self._waiter.wake()
 
     def stop(self) -> None:
-        """Pop no more and begin nothing more. Calls that run go on; other messages are released.
+        """Pop no more messages and begin no more calls. Running calls go on; other messages are released.
 
-        Messages delivered at most once cannot be released: those that were popped are still handled.
+        Messages delivered at most once cannot be released: if they were popped, they are still handled.
         """
         with self._state:
             self._stopping = True
@@ -173,7 +174,7 @@ class Fetcher:
     # -- the number of consumers ---------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """Return what the number of consumers depends on."""
+        """Return the values that decide the number of consumers."""
         now = monotonic()
         with self._state:
             return Snapshot(
@@ -203,7 +204,7 @@ class Fetcher:
     # -- the assignments that it holds ---------------------------------------------------------------------------------
 
     def assignments(self) -> list[Assignment]:
-        """Return all assignments: those that wait for a consumer, that run, and that wait to be finished."""
+        """Return all assignments: waiting for a consumer, running, and waiting to be finished."""
         with self._state:
             return list(self._assignments)
 
@@ -234,7 +235,7 @@ class Fetcher:
         if self._drain is not None:
             self._drain.after_discard()
         if self.queue.definition.grouped or self._placed():
-            self.wake()  # the next message of the group may be ready, or has a place
+            self.wake()  # the next message of the group may be ready, or is within the limit
 
     # -- called by the consumers ---------------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class Fetcher:
         return self._stopping or (self._drain is not None and self._drain.done)
 
     def _demand(self, target: int) -> int:
-        """Return how many messages to pop now: 0 until half of what was prefetched is used up, to pop many at once."""
+        """Return how many messages to pop now: 0 until half of the prefetched ones are used up, to pop many at once."""
         waiting = self._waiting() * (self.handler.batch or 1)
         return target - waiting if waiting <= target // 2 else 0
 
@@ -324,24 +325,24 @@ class Fetcher:
         return any(one.ended_at is not None and one.ended_at < since for one in self._assignments)
 
     def _placed(self) -> bool:
-        """Return whether a message that waits for a consumer would have a place that another process could use."""
+        """Return whether a message waiting here would count for a limit that another process could use."""
         return self.queue.definition.holds_places
 
     def _target(self) -> int:
         """Return how many messages are to wait for consumers."""
         size = self.handler.batch or 1
         free = max(0, max(self.consumers, 0 if self._needs_process else 1) - self._busy)
-        # When all consumers are busy, one more assignment: it tells whether there is a backlog.
+        # When all consumers are busy, one more assignment: it shows whether there is a backlog.
         extra = size if not free and self.consumers < self.maximum else 0
         if self._leased and not self._placed():
-            # Prefetch only after a pop that found all it asked for: one that finds fewer sweeps, and the first message
-            # of a quiet queue need not wait for a sweep.
+            # Prefetch only after a pop that found all it asked for: a pop that finds fewer sweeps, and the first
+            # message of a quiet queue need not wait for a sweep.
             seconds = self._seconds_per_message
             ahead = min(int(PREFETCH_SECONDS / seconds), MOST_PREFETCHED) if seconds and self._found_all else 0
             extra = max(extra, ahead * self.consumers)
         elif self._starting or monotonic() - self._behind_since < GROW_AFTER:
-            # It would be lost if this process died while it waits, or it would have a place that another process could
-            # use: not before a consumer can be added for it.
+            # It would be lost if this process died while it waits, or it would count for a limit that another process
+            # could use: so it is popped only when a consumer can be added.
             extra = 0
         return free * size + extra
 
@@ -391,7 +392,7 @@ class Fetcher:
 
     def _note_end(self, assignment: Assignment) -> None:
         assignment.ended_at = monotonic()
-        if self._stopping:  # looked at after that: `await_consumers` looks at them in the other order
+        if self._stopping:  # checked after that: `await_consumers` checks them in the other order
             with self._state:
                 self._state.notify_all()
 

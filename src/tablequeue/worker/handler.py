@@ -26,7 +26,7 @@ class Handler:
 
     function    takes a `Claim`, or a list of them, and returns an outcome; may be `async def`.
     consumers   maximum number of calls that run at once; None: the maximum of the worker.
-    batch       None: one message a call; a number: a list of up to so many messages.
+    batch       None: one message a call; a number: a list of up to that many messages.
     timeout     seconds after which a call is interrupted and has failed; None: never. A thread is interrupted when it
                 next runs Python code. While it waits in C code, its lease is not extended any longer.
     processes   whether each consumer has a process of its own, for work that computes in Python; not with `async def`.
@@ -65,7 +65,7 @@ class Handler:
         return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))  # an object may be callable
 
     def call(self, claims: list[Claim]) -> Any:
-        """Call the function, in a context of its own: what it sets in context variables is gone afterwards."""
+        """Call the function, in a context of its own: context variables that it sets are reset afterwards."""
         return copy_context().run(self.function, self._argument(claims))
 
     @coroutine
@@ -91,12 +91,12 @@ class Handler:
         return claims[0] if self.batch is None else claims
 
     def outcomes(self, result: Any, n: int) -> Sequence[Outcome]:
-        """Return the outcomes of `n` messages, of what the function has returned for them."""
+        """Return the outcomes of `n` messages, from the value that the function has returned."""
         return [outcome_of(result)] if self.batch is None else outcomes_of(result, n)
 
 
 def import_target(target: str) -> Any:
-    """Import what `package.module:name` names, also from the current folder."""
+    """Import the object that `package.module:name` names, also from the current folder."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise BadInput(f"{target!r} names no handler.", "Write package.module:function.")

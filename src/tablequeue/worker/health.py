@@ -1,4 +1,4 @@
-"""The health of a worker: whether it lives, is connected and stops, and what it holds of each queue."""
+"""The health of a worker: whether it lives, is connected and stops, and which messages it holds of each queue."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tablequeue.worker.worker import Worker
 def health(worker: Worker, database: Database) -> Health:
     """Return the health of a worker that runs on a database, for a `HealthServer`.
 
-    /healthz fails when a thread has ended that the worker cannot do without. /readyz fails when one of its queues
-    cannot be opened, and from the signal to stop on.
+    /healthz fails when a thread that the worker needs has ended. /readyz fails when one of its queues cannot be opened,
+    and after the signal to stop.
     """
 
     def check() -> None:

@@ -31,7 +31,7 @@ class Heartbeat:
         self._pause = min(shortest / CHECKS_PER_LEASE, LONGEST_PAUSE)
         self._closed = Event()
         self._in_threads: set[Assignment] = set()
-        """The first one of the assignments of a call that a thread of its own makes at this moment."""
+        """The first assignment of a call that a separate thread makes at this moment."""
         self.thread = Thread(target=self._run, name="heartbeat of the worker", daemon=True)
         self.thread.start()
 
@@ -56,7 +56,7 @@ class Heartbeat:
         return now > assignment.leased_at + fetcher.queue.definition.lease / 2 and not overdue
 
     def _extend_in_thread(self, fetcher: Fetcher, sharing: Sequence[Assignment]) -> None:
-        """Extend a lease of a call that runs.
+        """Extend the lease of a running call.
 
         The handler may have locked its messages, in a transaction of its own, for as long as it runs. Other leases do
         not wait for that.
@@ -83,7 +83,7 @@ class Heartbeat:
 
 
 def _by_call(assignments: Sequence[Assignment]) -> Iterable[list[Assignment]]:
-    """Return the assignments in lists, each for one call: those of a range, one that runs, or those of a pop that wait.
+    """Return the assignments in lists, each for one call: a range, a running assignment, or the waiting ones of a pop.
 
     No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
     message may have been popped again.

@@ -27,7 +27,7 @@ class Done:
 class Retry:
     """Fail the attempt. If any attempts are left, the message is ready again after `after`.
 
-    after   seconds, or a timedelta; None: as the queue's backoff says.
+    after   seconds, or a timedelta; None: by the queue's backoff.
     error   a text, or an exception, whose traceback is kept.
     """
 
@@ -77,10 +77,10 @@ OUTCOMES = (Done, Retry, DeadLetter, Snooze, Finished)
 
 
 def outcome_of(result: Any) -> Outcome:
-    """Return the outcome of one message from what its handler returned. Any value that is no outcome is a result.
+    """Return the outcome of one message from what its handler returned. A value that is not an outcome is a result.
 
-    Raises `BadInput` if the value shows a mistake, as completing the message would lose it: a coroutine or a generator
-    has not run, and an outcome's class is no outcome.
+    Raises `BadInput` if the value shows a mistake, because completing would lose the message: a coroutine or a
+    generator has not run, and an outcome's class is not an outcome.
     """
     if result is None:
         return DONE

@@ -22,7 +22,7 @@ from tablequeue.worker.outcome import Outcome, Retry
 class TimedOut(BaseException):
     """Raised in a handler that has exceeded its time-out.
 
-    It is no Exception, so that a handler that goes on after any error ends nevertheless.
+    It is not an Exception, so it also ends a handler that catches every Exception and goes on.
     """
 
     def __str__(self) -> str:
@@ -38,11 +38,11 @@ class Assignment:
     """When the leases were last requested: by the pop, or by an extension."""
     popped_at: float
     range: Range | None = None
-    """The range that the messages are of, if they are of a subscription."""
+    """The range of the messages, in a subscription."""
     began_at: float | None = None
     """When a consumer began; None while the assignment waits for one."""
     ended_at: float | None = None
-    """When the consumer ended. From then on it only waits to be finished."""
+    """When the consumer ended. After that the assignment only waits to be finished."""
     lost: set[int] = field(default_factory=set)
     """The ids of messages whose leases are known to be lost."""
     told: set[int] = field(default_factory=set)
@@ -63,14 +63,14 @@ class Assignment:
 
 @dataclass(eq=False, slots=True)
 class Range:
-    """The messages of one pop of a subscription, which have one lease. Completed together, they are one statement."""
+    """The messages of one pop of a subscription, which have one lease. Completed together, they need one statement."""
 
     open: int
     """How many of them have not ended."""
 
 
 class PoolOwner(Protocol):
-    """What a pool tells its owner, the fetcher. Consumers call this from any thread.
+    """The calls of a pool to its owner, the fetcher. Consumers make them from any thread.
 
     `begin` and `end` are called for every message, and take no lock.
     """
@@ -85,7 +85,7 @@ class PoolOwner(Protocol):
         """Return an assignment that the consumer cannot begin."""
 
     def consumer_busy(self) -> None:
-        """Report a consumer that is new, or that has waited for an assignment and has one."""
+        """Report a consumer that is new, or that has got an assignment after waiting for one."""
 
     def consumer_idle(self) -> None:
         """Report a busy consumer that waits for an assignment, or that ends."""
@@ -94,14 +94,14 @@ class PoolOwner(Protocol):
         """Report a busy consumer that takes no assignment before `consumer_ready`."""
 
     def consumer_ready(self) -> None:
-        """Report that such a consumer is ready."""
+        """Report that a busy consumer can take an assignment again."""
 
     def fail(self, error: Exception) -> None:
         """Report that consumers cannot be started."""
 
 
 class Pool(ABC):
-    """A variable number of consumers. Those in excess retire as soon as they have ended their assignments."""
+    """A variable number of consumers. Excess consumers retire as soon as they have ended their assignments."""
 
     def __init__(self, handler: Handler, owner: PoolOwner) -> None:
         self.handler = handler
@@ -113,7 +113,7 @@ class Pool(ABC):
         self.alive = 0
         """How many consumers exist, including those that are to retire."""
         self._assignments: deque[Assignment] = deque()
-        """Those that no consumer has taken. Consumers take them without a lock."""
+        """The assignments that no consumer has taken. Consumers take them without a lock."""
 
     def resize(self, number: int) -> None:
         """Start consumers, or let some retire, so that there will be `number` of them."""
@@ -129,7 +129,7 @@ class Pool(ABC):
     def put(self, assignments: Sequence[Assignment]) -> None:
         """Give the assignments to the next consumers that are free."""
         self._assignments.extend(assignments)
-        # After that: a consumer says that it is idle before it looks for the last time.
+        # After that: a consumer reports that it is idle before it looks for the last time.
         if idle := min(len(assignments), self._idle):
             self._wake(idle)
 
@@ -139,7 +139,7 @@ class Pool(ABC):
         return len(self._assignments)
 
     def stop(self) -> list[Assignment]:
-        """Start no more consumers, and return the assignments that none has taken. Does not wait."""
+        """Start no more consumers, and return the assignments that no consumer has taken. Does not wait."""
         taken: list[Assignment] = []
         while (assignment := self._take()) is not None:
             taken.append(assignment)
@@ -153,13 +153,13 @@ class Pool(ABC):
     def interrupt(self, assignment: Assignment) -> None:
         """Interrupt the call of an assignment whose messages were cancelled, if it runs and that is possible.
 
-        Note it in `interrupted`. A call that is about to begin is not. The handler may go on nevertheless, and
-        complete.
+        Note it in `interrupted`. A call that is about to begin is not interrupted. The handler may still go on, and
+        complete the message.
         """
 
     @abstractmethod
     def close(self, timeout: float) -> None:
-        """After `resize(0)`: wait for whatever would outlive the worker."""
+        """After `resize(0)`: wait for threads or processes that would outlive the worker."""
 
     # -- for the kinds of pools ----------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Pool(ABC):
 
     @abstractmethod
     def _wake(self, number: int) -> None:
-        """Let so many idle consumers look for an assignment, and ask `_retires`."""
+        """Let this number of idle consumers look for an assignment, and ask `_retires`."""
 
     def _take(self) -> Assignment | None:
         try:
@@ -210,7 +210,7 @@ class ThreadPool(Pool):
         """Do nothing: a thread cannot be ended."""
 
     def interrupt(self, assignment: Assignment) -> None:
-        """Interrupt a call that has a time-out. What else a thread does may not be interrupted anywhere."""
+        """Interrupt a call that has a time-out. Other code of a thread cannot be interrupted safely."""
         limit = self._limits.get(assignment)
         if limit is not None:
             assignment.interrupted = True
@@ -312,7 +312,7 @@ class TimeLimit:
             raise TimedOut
 
     def end(self) -> None:
-        """Interrupt the thread no more: it goes on with something else. May be repeated."""
+        """Interrupt the thread no more: it goes on with other work. May be repeated."""
         with self._lock:
             self._ended = True
         self._timer.cancel()

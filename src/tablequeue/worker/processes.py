@@ -21,7 +21,7 @@ logger = logging.getLogger("tablequeue.worker")
 
 # Seconds that a process may take to become ready: to start Python, import the handler, and connect.
 START_TIMEOUT = 120.0
-# How many processes of a consumer may die at the start, one after the other, before the worker gives up.
+# How many processes of a consumer may die at the start in a row, before the worker gives up.
 MAX_STARTS = 3
 
 

@@ -20,7 +20,7 @@ from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.worker")
 
-# Maximum seconds between two readings of the database's clock: that of this machine may run faster or slower.
+# Maximum seconds between two readings of the database's clock: the clock of this machine may run faster or slower.
 LONGEST_SLEEP = 60.0
 # Seconds before the next try after an error.
 RETRY = 5.0
@@ -69,13 +69,13 @@ class Schedule:
                 "Periodic pushes need cronsim, which is not installed.", "Install it: pip install 'tablequeue[cron]'."
             ) from None
         try:
-            zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)  # that of UTC needs no data of time zones
+            zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)  # UTC needs no data of time zones
         except (KeyError, ValueError, OSError):  # depending on the name
             raise BadInput(f"There is no time zone {self.zone!r}.", "Write it as Europe/Berlin, or UTC.") from None
         try:
             local = start.astimezone(zone)
             if reverse:
-                # In an hour that is repeated, times of the first pass have been, of a later hour by the clock.
+                # When the clock is set back, times of the repeated hour are counted in its first pass only.
                 local += local.replace(fold=0).utcoffset() - local.utcoffset()  # type: ignore[operator]
             times = (time.astimezone(UTC) for time in CronSim(self.cron, local, reverse=reverse))
             return next(filter(holds, times))
@@ -89,9 +89,9 @@ class Schedule:
 def push_due(database: Database, schedule: Schedule, now: datetime | None = None, *, entered: bool = False) -> float:
     """Push the message if it is due and no worker has pushed it. Returns the seconds until it is due again.
 
-    If its expression has changed, it is due only at times after the first call for it. Other calls have `entered`.
-    If several due times were missed while no worker ran, the message is pushed for the last one only. A crash leaves
-    both the message and the record of its time, or neither.
+    If its expression has changed, it is due only at times after the first call for it. In all later calls, `entered` is
+    true. If several due times were missed while no worker ran, the message is pushed for the last one only. A crash
+    leaves both the message and the record of its due time, or neither.
     """
     queue, options = destination(database, schedule.queue), schedule.options
     line = f"{schedule.cron} {schedule.zone}"
@@ -137,7 +137,7 @@ class Scheduler:
             pause = min(map(self._push, self._schedules))
 
     def _push(self, schedule: Schedule) -> float:
-        """Push the message if it is due. Returns the seconds until the next look at the schedule."""
+        """Push the message if it is due. Returns the seconds until the next check of the schedule."""
         try:
             pause = push_due(self._database, schedule, entered=schedule.name in self._entered)
             self._entered.add(schedule.name)
@@ -146,6 +146,6 @@ class Scheduler:
             logger.warning("%s: %s", schedule.name, error)
         except TablequeueError as error:
             logger.error("%s was not pushed: %s", schedule.name, error)
-        except Exception:  # an error of ours must not end the thread
+        except Exception:  # a bug of the library must not end the thread
             logger.exception("%s was not pushed", schedule.name)
         return RETRY

@@ -18,8 +18,8 @@ KILL_TIMEOUT = 1.0
 def stop_on_signals(stop: Callable[[], None], kill: Callable[[], None]) -> Iterator[None]:
     """Until the block ends, call `stop` at the first signal, and at the second one `kill`, then exit.
 
-    Does nothing outside of the main thread, which alone receives signals. The exit ends the process at once: threads
-    that run handlers cannot be ended, and would keep it alive.
+    Does nothing outside of the main thread, because only that one receives signals. The exit ends the process at once:
+    threads that run handlers cannot be ended, and would keep it alive.
     """
     if current_thread() is not main_thread():
         yield
@@ -29,7 +29,7 @@ def stop_on_signals(stop: Callable[[], None], kill: Callable[[], None]) -> Itera
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
         if len(received) == 1:
-            # In a thread: the signal may have interrupted the main one while that holds the lock that `stop` needs.
+            # In a thread: the signal may have interrupted the main thread while it holds the lock that `stop` needs.
             Thread(target=stop, daemon=True).start()
         else:
             # In a thread for the same reason, and with a time-out: whatever happens, the process ends.

@@ -21,12 +21,12 @@ from tablequeue.worker.pool import Assignment, Pool, PoolOwner, TimedOut
 
 logger = logging.getLogger("tablequeue.worker")
 
-# Seconds that consumers may keep the loop from its other tasks, with handlers that do not wait for anything.
+# Seconds that consumers may keep the loop from its other tasks, if their handlers never wait.
 TURN = 0.005
 
 
 class Loop:
-    """The event loop of a worker. What its async handlers share, such as an HTTP session, is bound to one loop."""
+    """The event loop of a worker. Objects that handlers share, such as an HTTP session, are bound to one loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -61,7 +61,7 @@ class Loop:
 
 
 def _log_unnoticed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what asyncio says of an error that nobody awaits, in a task of a handler; the ends of a long one."""
+    """Log what asyncio reports of an error that no code awaits, in a task of a handler; a long report is cut."""
     error = context.get("exception")
     logger.error("%s\n%s", context["message"], "" if error is None else error_text(error))
 
@@ -71,9 +71,9 @@ class TaskPool(Pool):
         super().__init__(handler, owner)
         self._loop = loop.loop
         self._sleeping: deque[asyncio.Future[None]] = deque()
-        """What wakes each idle consumer."""
+        """The futures that wake idle consumers."""
         self._turned_at = 0.0
-        """When the loop last had a turn, as far as the consumers know."""
+        """When the loop last ran its other tasks, as far as the consumers know."""
         self._consumers: set[asyncio.Task[None]] = set()
         self._calling: dict[Assignment, asyncio.Task[Any]] = {}
         """The consumers whose handlers run. Only the loop's thread changes it."""
@@ -129,7 +129,7 @@ class TaskPool(Pool):
 
     async def _next(self) -> Assignment | None:
         """Return the next assignment, as soon as there is one; None if the calling consumer has to end."""
-        if monotonic() > self._turned_at + TURN:  # handlers that never wait leave the loop none
+        if monotonic() > self._turned_at + TURN:  # handlers that never wait leave the loop no time for them
             await asyncio.sleep(0)
             self._turned_at = monotonic()
         retires = self._retires()
@@ -182,5 +182,5 @@ async def _forget_cancellations(consumer: asyncio.Task[Any]) -> None:
     """Undo cancellations of the consumer's task, by `abandon` or by the handler itself."""
     while consumer.cancelling():
         consumer.uncancel()
-    with suppress(asyncio.CancelledError):  # a cancellation may still have to arrive
+    with suppress(asyncio.CancelledError):  # a cancellation may arrive later
         await asyncio.sleep(0)

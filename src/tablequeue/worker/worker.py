@@ -45,8 +45,8 @@ class Worker:
     minimum            number of consumers that each queue keeps while it is empty.
     maximum            greatest number of consumers of all queues together.
     shutdown_timeout   how long handlers have to end after `stop`: seconds, or a timedelta.
-    longest_pause      longest time between two polls of a queue where wake-ups do not arrive: seconds, or a timedelta;
-                       None: as the engine's notifier allows (docs/workers.md).
+    longest_pause      longest time between two polls of a queue if no wake-up arrives: seconds, or a timedelta;
+                       None: as long as the engine's notifier allows (docs/workers.md).
 
     A worker opens no connection before `run`, so a module that defines one can be imported anywhere.
     """
@@ -69,7 +69,7 @@ class Worker:
         """Whether handlers may still run after `run` has returned."""
         self._fetchers: list[Fetcher] = []
         self._fetching: set[Fetcher] = set()
-        """Those that have not ended. A thread is alive for a moment after it has said so."""
+        """The handlers' calls that have not ended. A thread is alive for a moment after it has reported its end."""
         self._vital: Sequence[Thread] = ()
         self._stopping = Event()
         self._tick = Event()
@@ -124,8 +124,8 @@ class Worker:
     ) -> None:
         """Push `payload` to that queue at the times of `cron`, once however many workers run; see `Schedule`.
 
-        The default name consists of the queue, the expression and the zone. Two schedules that agree in these need
-        names.
+        The default name consists of the queue, the expression and the zone. Two schedules with the same default name
+        need names.
         """
         schedule = Schedule(name or f"{queue} {cron} {zone}", queue, cron, payload, zone, options)
         if schedule.name in {other.name for other in self.schedules}:
@@ -137,12 +137,12 @@ class Worker:
     def run(self, database: Database, *, drain: bool = False) -> Mapping[str, int]:
         """Run handlers until `stop`, SIGTERM or SIGINT; with `drain`, until nothing is ready in any of the queues.
 
-        Then running handlers end, and messages that none has begun are released. Returns how many messages became
-        what: `completed`, `snoozed`, or the state after a failure. Handlers that still run after the shutdown time-out
-        have failed, and their messages are ready at once for another worker. A second signal ends the process at once.
-        Then, as after SIGKILL, the messages that it held come back when their leases expire.
+        Then running handlers end, and messages that none has begun are released. Returns the number of messages by
+        outcome: `completed`, `snoozed`, or the state after a failure. Handlers that still run after the shutdown
+        time-out have failed, and their messages are ready at once for another worker. A second signal ends the process
+        at once. Then, as after SIGKILL, the messages that it held come back when their leases expire.
 
-        Raises, after it has shut down, an error of the database that no retry can mend, such as `QueueNotFound`, and
+        Raises, after it has shut down, an error of the database that a retry cannot solve, such as `QueueNotFound`, and
         `HandlerFailed` if the processes of a handler cannot be started.
         """
         if not isinstance(database, Database):
@@ -176,7 +176,7 @@ class Worker:
 
     @property
     def loads(self) -> Sequence[Load]:
-        """What the worker has of each queue at this moment."""
+        """The messages that the worker holds of each queue at this moment."""
         return [fetcher.load() for fetcher in self._fetchers]
 
     @property
@@ -186,7 +186,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the threads run without which no message would be finished, and no lease extended."""
+        """Whether the threads that finish messages and extend leases are running."""
         return all(thread.is_alive() for thread in self._vital)
 
     # -- private -----------------------------------------------------------------------------------------------------
