@@ -277,8 +277,8 @@ def test_tables_of_an_older_version(place: Place, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("work", "words"),
     [
-        (lambda op: op.alter_queue("emails", lease=3), "depends on what is there"),
-        (lambda op: op.upgrade_queues(), "depends on what is there"),
+        (lambda op: op.alter_queue("emails", lease=3), "depends on its tables"),
+        (lambda op: op.upgrade_queues(), "depends on its tables"),
         (lambda op: op.create_subscription("events/mail", start="end"), "no option 'start'"),
         (lambda op: op.create_queue("emails", lifo=True), "no option 'lifo'"),
         (lambda op: op.create_queue("emails", order="lofi"), "order is 'lofi'"),

@@ -75,7 +75,8 @@ class Schedule:
         try:
             local = start.astimezone(zone)
             if reverse:
-                # When the clock is set back, times of the repeated hour are counted in its first pass only.
+                # In the second pass of a repeated hour, its times were due in the first pass: search back from a later
+                # hour.
                 local += local.replace(fold=0).utcoffset() - local.utcoffset()  # type: ignore[operator]
             times = (time.astimezone(UTC) for time in CronSim(self.cron, local, reverse=reverse))
             return next(filter(holds, times))

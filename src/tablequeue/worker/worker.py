@@ -69,7 +69,7 @@ class Worker:
         """Whether handlers may still run after `run` has returned."""
         self._fetchers: list[Fetcher] = []
         self._fetching: set[Fetcher] = set()
-        """The handlers' calls that have not ended. A thread is alive for a moment after it has reported its end."""
+        """The fetchers that have not ended. A thread is alive for a moment after it has reported its end."""
         self._vital: Sequence[Thread] = ()
         self._stopping = Event()
         self._tick = Event()
