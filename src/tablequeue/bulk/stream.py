@@ -411,7 +411,8 @@ def _locked(engine: Engine, cursor: Cursor, table: Table, params: Params, epoch:
     if epoch is not None and row.epoch != epoch:
         raise StreamRefused(
             f"Run {epoch} of the stream {params['stream']!r} was superseded by run {row.epoch}.",
-            "Let one run of a stream go on at a time; name another stream for another job.",
+            "Let one run of a stream go on at a time; name another stream for another job. If the query joins a queue "
+            "with itself, read a topic instead: Spark runs the stream once for each side.",
         )
     return row
 

@@ -10,9 +10,11 @@ class Progress:
     """The progress of a stage in this run.
 
     batch      number of its last batch in the checkpoint, of an archive that of its last run; None before the first.
-    messages   rows that it has read, or archived; `rate` is rows a second in the last batch.
+    messages   rows that it has read, or archived; `rate` is rows a second in the last batch. A stage that unites its
+               messages with themselves reads each one twice.
     failed     messages that have failed; `error` is the last line of the last error.
-    dropped    rows that watermarks of the stage have dropped, because they came too late.
+    dropped    rows that watermarks of the stage have dropped, because they came too late. Spark counts them when each
+               task has aggregated its rows: late rows of one group may be one.
     ready      messages that are ready in its queue or subscription; None if it reads neither.
     """
 
