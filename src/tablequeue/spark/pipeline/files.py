@@ -85,16 +85,22 @@ def write(
     named = partial(_write, folder, prefix, schema, format, rows.columns)
     written = rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))).mapInArrow(named, _RETURNS).collect()
     found = [DataFile(each.name, each.size, json.loads(each.partition), each.stats) for each in written]
-    for name, value in {(name, value or "") for each in found for name, value in each.partition.items()}:
-        if not value and name in required:
-            raise has_null(name)
+    if format == "delta":  # '' is null there
+        found = [
+            each._replace(partition={name: text or None for name, text in each.partition.items()}) for each in found
+        ]
+    for name, value in {part for each in found for part in each.partition.items()}:
+        if value is None:
+            if name in required:
+                raise has_null(name)
+            continue
         if len(value) > LONGEST_PARTITION or (format == "delta" and len(_folder(name, value)) > LONGEST_NAME):
             raise BadInput(
                 f"The column {name}, by which the table is partitioned, has a text of {len(value)} characters, which "
                 "is too long.",
                 "Partition by shorter texts.",
             )
-        if types[name] == "date" and value and not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        if types[name] == "date" and not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
             raise BadInput(
                 f"The column {name}, by which the table is partitioned, has the day {value}, which most programs "
                 "cannot read.",
@@ -191,7 +197,7 @@ def _write_file(
     size, metadata = _parquet(system, path, schema, _row_groups(fitted()))
     readable = _readable(metadata)
     if format == "iceberg" and len(readable) < metadata.num_columns:
-        with_all = f"{path}.with-all"
+        with_all = f"{path.removesuffix('.parquet')}-with-all.parquet"
         system.move(path, with_all)
         with system.open_input_file(with_all) as file:
             read = pq.ParquetFile(file)

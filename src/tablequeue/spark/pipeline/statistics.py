@@ -55,10 +55,15 @@ class Statistics:
         """The JSON of the log."""
         said = {"numRecords": str(self._rows), "nullCount": self.null_counts()}
         try:
-            said |= {"minValues": self.bounds(up=False), "maxValues": self.bounds(up=True)}
+            said |= {"minValues": self._of_fields(up=False), "maxValues": self._of_fields(up=True)}
         except NoBound:
             pass
         return _object(said)
+
+    @property
+    def said(self) -> bool:
+        """Whether the log has a place for bounds of this column."""
+        return bool(self._fields) or _has_bounds(self._kind)
 
     def null_counts(self) -> str:
         """How many values are null, as JSON."""
@@ -69,13 +74,18 @@ class Statistics:
     def bounds(self, *, up: bool) -> str:
         """The least or the greatest value as JSON; "" if there is none, or no order. Raises `NoBound`."""
         if self._fields:
-            return _object({name: field.bounds(up=up) for name, field in self._fields.items()})
+            if not all(field.said for field in self._fields.values()):
+                raise NoBound  # polars fails at a struct that lacks a field
+            return self._of_fields(up=up)
         if not self._ends:
             return ""
         if self._nan:
             raise NoBound  # greater than all numbers for Spark, and for others not
         ends = pc.min_max(pa.concat_arrays(self._ends))
         return _shown(self._kind, ends["max" if up else "min"], up=up)
+
+    def _of_fields(self, *, up: bool) -> str:
+        return _object({name: field.bounds(up=up) for name, field in self._fields.items()})
 
 
 _NUMBERS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64()}
