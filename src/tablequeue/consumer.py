@@ -150,7 +150,7 @@ class Consumer:
 
         results   in a queue with `results`: a JSON value for each message, aligned with them. None: no result.
 
-        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
+        A message is left alone if its claim is no longer held, and `LeaseLost.ids` names it; the others are completed.
         """
         finish.complete(self._context.current(connection), messages, now, connection, results)
 
@@ -191,7 +191,7 @@ class Consumer:
         """Fail the attempts of a batch in one round trip, as `fail` does; return the new states in the same order.
 
         Without `retry_in` each message waits by its own attempts; messages that a subscription claimed together wait
-        together. A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have
+        together. A message is left alone if its claim is no longer held, and `LeaseLost.ids` names it; the others have
         failed.
         """
         return finish.fail(self._context.current(connection), messages, error, retry_in, retry, now, connection)
@@ -244,7 +244,7 @@ class Consumer:
     ) -> list[datetime]:
         """Extend the leases of a batch in one round trip, as `extend` does; return their new ends in the same order.
 
-        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
+        A message is left alone if its claim is no longer held, and `LeaseLost.ids` names it; the others are extended.
         """
         return finish.extend(self._context.current(connection), messages, lease, now, connection)
 
@@ -350,7 +350,7 @@ class Consumer:
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
         """Count the messages in each state, and measure the age of the oldest ready one.
 
-        With `window` (1 second at least), also what was pushed and finished in that time: by which producers and
+        With `window` (1 second at least), also the messages pushed and finished in that time: by which producers and
         consumers, at which rates, with which wait and run times. The last 50,000 messages count, if there were more.
         From 100,000 finished messages on their number is an estimate. `Stats.estimated` names the numbers that are not
         exact. Each number is a read of its own from an index, and locks nothing.
@@ -471,7 +471,7 @@ class Consumer:
     def purge(self) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
-        Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
+        Messages in progress, dead letters and the history stay. After a crash, messages deleted before it stay deleted.
         """
         return maintain.purge(self._context.current(), WAITING_STATES)
 
@@ -508,7 +508,7 @@ class Consumer:
     def _claims(
         self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Connection | None
     ) -> list[Claim]:
-        """Return claims on the rows whose payloads can be read; each of the others becomes a dead letter."""
+        """Return claims on the rows with readable payloads; each other row becomes a dead letter."""
         load = self._context.codec.load
         try:
             return [Claim(self, row, load(row[PAYLOAD]), token) for row in rows]

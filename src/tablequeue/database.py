@@ -97,7 +97,7 @@ class Database:
                       hour, if not given.
         history       how long a finished message stays in the history: seconds, or a timedelta; 30 days if not given.
                       `keep`: until `purge_history`; `none`: there is no history.
-        delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
+        delivery      `at_least_once` (if not given): a message comes back when its lease ends, if its consumer dies;
                       `at_most_once`: it never does, and is found by `lost`.
         dead_letter_to   the name of another queue of this database, with the same payload: a message becomes a ready
                       message there instead of a dead letter here, in the transaction of its last failure, with its

@@ -177,9 +177,9 @@ class Queue(Consumer):
         """Push all of `payloads` in one transaction, or none; return the ids, aligned with the input.
 
         The options apply to every message. A `NewMessage` among the payloads has options of its own, and may have a
-        `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
-        message of the same call. With `after` each message waits for all messages given there, as in `push`. The input
-        is encoded in memory first; push a stream in pieces.
+        `key`. With `on_conflict="skip"` the result is None for each message with a taken key, also one taken by an
+        earlier message of the same call. With `after` each message waits for all messages given there, as in `push`.
+        The input is encoded in memory first; push a stream in pieces.
         """
         options = Options(delay, due, priority, group, headers, expires, unique_for)
         if after is not None:
@@ -359,8 +359,8 @@ class Queue(Consumer):
 
         to       the other queue, with the same payload type, and groups if this one has them.
         history  copy the history too. A message that was copied before is not copied again.
-        follow   go on with what is pushed, released or retried here, until the iteration is closed. While there is
-                 nothing to move, an empty batch is yielded, twice a second.
+        follow   go on with messages that are pushed, released or retried here, until the iteration is closed. While
+                 there is nothing to move, an empty batch is yielded, twice a second.
 
         Each message ends in the other queue exactly once, whatever dies: after a crash, move again. It keeps what
         `move` keeps, and when it expires. A batch is a thousand messages: this database reserves them in a table, the
@@ -379,7 +379,7 @@ class Queue(Consumer):
 
         in_progress   also those in progress: their consumers get `LeaseLost`.
 
-        Dead letters and the history stay. A crash keeps what was deleted before it.
+        Dead letters and the history stay. After a crash, messages deleted before it stay deleted.
         """
         return maintain.purge(
             self._context.current(), (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES

@@ -157,7 +157,7 @@ class Subscription(Consumer):
     """A subscription. Made by `Topic.subscribe`, `Topic.subscription`, or `Database.subscription("topic/name")`.
 
     It has the verbs of a queue, except the verbs that push, take or move. Its messages come in the order in which their
-    transactions became visible. A claim is a range of the log: one row, however many messages. The lease is that of the
+    transactions became visible. A claim is a range of the log: one row, however many messages. The lease is for the
     range: `extend` extends it for all of the range. A message that fails, is released or loses its lease leaves its
     range and is retried by itself; the other messages of the range are not delivered again.
 

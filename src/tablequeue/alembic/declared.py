@@ -68,7 +68,7 @@ def declare(
 
     metadata        the `target_metadata` of the `env.py`, or one of several.
     queues          the options of `Database.create_queue`, by the name of the queue.
-    topics          those of `Database.create_topic`.
+    topics          the options of `Database.create_topic`, by the name of the topic.
     subscriptions   the options of `Topic.subscribe`, by the name with its topic, as `events/mail`.
     schema          where their tables are; the schema of `metadata` if not given.
 

@@ -1,4 +1,4 @@
-"""Our errors as those of Alembic, whose command line prints them without a traceback."""
+"""Errors of tablequeue as errors of Alembic: its command line prints these without a traceback."""
 
 from __future__ import annotations
 

@@ -23,20 +23,20 @@ FORMATS = ("parquet", "delta", "iceberg")
     "--to",
     type=click.Path(file_okay=False),
     required=True,
-    help="The folder, for this queue alone, which is made if it is not there. With iceberg: NAMESPACE.TABLE.",
+    help="The folder, for this queue only, which is made if it is missing. With iceberg: NAMESPACE.TABLE.",
 )
 @click.option("--format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="What it has.")
 @click.option(
     "--warehouse",
     type=click.Path(file_okay=False),
-    help="With iceberg: the folder in which the table is made, if it is not there.",
+    help="With iceberg: the folder in which the table is made, if it is missing.",
 )
 @click.option(
     "--older-than",
     "--older",
     type=Age(),
     required=True,
-    help="Only those that ended so long ago: 30d, 12h, or seconds.",
+    help="Only messages that ended this long ago or earlier: 30d, 12h, or seconds.",
 )
 @click.pass_obj
 def archive(settings: Settings, queue: str, to: str, format: Format, warehouse: str | None, older_than: float) -> None:

@@ -1,4 +1,4 @@
-"""`tablequeue batch`: the open batches of a queue, the progress of one, its results, and its end before its time."""
+"""`tablequeue batch`: the open batches of a queue, the progress and the results of a batch, and its cancellation."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def results(settings: Settings, id: int, number: int, after: int) -> None:
 @yes
 @click.pass_obj
 def cancel(settings: Settings, id: int, yes: bool) -> None:
-    """Cancel the messages of the batch ID, with its dead letters. Consumers of those in progress are told to stop.
+    """Cancel the messages of the batch ID, with its dead letters. Consumers of messages in progress are told to stop.
 
-    The batch ends with the last message, and pushes its callback, which says how many were cancelled. After an
+    The batch ends with the last message, and pushes its callback with the number of cancelled messages. After an
     interruption, run the command again.
     """
     with settings.database() as database:

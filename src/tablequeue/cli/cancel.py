@@ -1,4 +1,4 @@
-"""`tablequeue cancel`: cancel messages, and tell those in progress to stop."""
+"""`tablequeue cancel`: cancel messages, and tell consumers of messages in progress to stop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tablequeue.errors import BadInput
 def cancel(settings: Settings, /, queue: str, ids: tuple[int, ...]) -> None:
     """Cancel the messages of QUEUE with these ids.
 
-    A message that waits, or is a dead letter, is gone. The consumer of a message in progress is told to stop. If there
-    is no message of some of the ids, the exit code is 1, and the others are cancelled nevertheless.
+    A message that waits, or is a dead letter, leaves the queue. The consumer of a message in progress is told to stop.
+    If some ids do not exist, the exit code is 1, and the other messages are still cancelled.
     """
     with settings.consumer(queue) as source:
         account = source.cancel(ids)

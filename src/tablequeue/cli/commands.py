@@ -16,7 +16,7 @@ import click
 
 from tablequeue.errors import BadInput, DriverMissing, TablequeueError
 
-# What takes long to import is imported where it is used: --version and wrong usage need none of it.
+# Slow imports are made where they are used: --version and wrong usage do not need them.
 if TYPE_CHECKING:
     from tablequeue.consumer import Consumer
     from tablequeue.database import Database
@@ -101,7 +101,8 @@ def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 class Command(_Shared, click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # The value of --groups may be left out. So another word after it is not its value: it may be a queue's name.
+        # The value of --groups may be left out. So any other argument after it is not its value: it may be a queue's
+        # name.
         given = [
             f"--groups={'fair' if after == 'fair' else 'ordered'}" if word == "--groups" else word
             for before, word, after in zip(["", *args], args, [*args[1:], ""], strict=False)
@@ -166,7 +167,7 @@ def report(settings: Settings, done: str, count: int) -> None:
 
 
 def say_none(words: str) -> None:
-    """Say that there is nothing to list: on stderr, for a program reads the output."""
+    """Say that there is nothing to list: on stderr, because a program may read the output."""
     click.echo(words, err=True)
 
 
@@ -205,7 +206,7 @@ def check_schema(settings: Settings, database: Database, create: bool) -> None:
 
 @contextmanager
 def needed_packages(what: str, extras: str) -> Iterator[None]:
-    """Report a missing package as `DriverMissing`. For the imports of a command that needs an extra."""
+    """Report a missing package as `DriverMissing`. Use it around the imports of a command that needs an extra."""
     try:
         yield
     except ImportError as error:

@@ -20,7 +20,7 @@ from tablequeue.model.message import Claim
 def complete(settings: Settings, queue: str, id: int, token: str, result: str | None) -> None:
     """Complete a popped message.
 
-    ID and TOKEN are those that `pop` printed. The message moves to the history, if QUEUE keeps one. If the claim has
+    Give the ID and TOKEN that `pop` printed. The message moves to the history, if QUEUE keeps one. If the claim has
     been lost, the command is refused and nothing changes.
     """
     with settings.consumer(queue) as source:

@@ -1,4 +1,4 @@
-"""`tablequeue database`: what is about the database of the queues as a whole."""
+"""`tablequeue database`: commands for the whole database of the queues."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def database() -> None:
 @click.option("--renew", is_flag=True, help="Declare this database a copy: give it another identity.")
 @click.pass_obj
 def identity(settings: Settings, renew: bool) -> None:
-    """Print the identity of the database, which Spark's checkpoints, archives and lakes have.
+    """Print the identity of the database, which Spark's checkpoints, archives and lakes store.
 
-    They are refused by a database of another identity. A copy of a database has the same one: run this with --renew in
+    A database with another identity refuses them. A copy of a database has the same identity: run this with --renew in
     the copy, before anything reads its queues.
     """
     with settings.database() as opened:

@@ -29,7 +29,9 @@ def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 _FILTERS = (
     click.option("--id", "ids", type=ID, multiple=True, help="Only this dead letter; may be repeated."),
-    click.option("--error", metavar="TEXT", callback=_not_empty, help="Only those whose last error contains TEXT."),
+    click.option(
+        "--error", metavar="TEXT", callback=_not_empty, help="Only dead letters with TEXT in their last error."
+    ),
     click.option("--group", callback=_not_empty, help="Only dead letters of this group."),
     click.option("--key", callback=_not_empty, help="Only the dead letter with this deduplication key."),
 )
@@ -46,7 +48,7 @@ def filters(command: F) -> F:
 def dead() -> None:
     """List, redrive and purge dead letters.
 
-    A dead letter is a message whose attempts are used up. It stays in the queue with its errors.
+    A dead letter is a message that has used up its attempts. It stays in the queue with its errors.
     """
 
 
@@ -97,7 +99,7 @@ def purge(settings: Settings, /, queue: str, yes: bool, **options: Any) -> None:
 
 
 def _named(ids: tuple[int, ...], **filters: str | None) -> str:
-    """Return what the question calls the dead letters that pass the filters."""
+    """Return the words of the question for the dead letters that pass the filters."""
     given = [f"{name} {value!r}" for name, value in filters.items() if value is not None]
     return f"the dead letters with {' and '.join(given)}" if given else "every dead letter"
 

@@ -41,8 +41,8 @@ def demo(settings: Settings, messages: int) -> None:
     """Show what a queue does, in a few seconds: nothing is lost when a consumer is killed.
 
     Two processes push messages into a queue in SQLite, in a temporary folder. Three others pop and complete them. One
-    of these is killed on the way, by SIGKILL; what it held comes back when its lease expires. In the end the history is
-    compared with what was pushed. Exit code 1 if they differ.
+    of these is killed on the way, by SIGKILL; its messages come back when its lease expires. In the end the history is
+    compared with the pushed messages. Exit code 1 if they differ.
     """
     with tempfile.TemporaryDirectory(prefix="tablequeue-") as folder:
         url = f"sqlite:///{Path(folder) / 'demo.db'}"
@@ -70,7 +70,7 @@ def demo(settings: Settings, messages: int) -> None:
             "  tablequeue pop emails"
         )
     if summary["lost"] or summary["duplicates"]:
-        raise TablequeueError("The history differs from what was pushed.", "Please report it, with what was printed.")
+        raise TablequeueError("The history differs from what was pushed.", "Please report it, with the printed output.")
 
 
 def _move(url: str, queue: Queue, messages: int, quiet: bool) -> int:
@@ -115,7 +115,7 @@ def _move(url: str, queue: Queue, messages: int, quiet: bool) -> int:
 
 
 def _produce(url: str, name: str, numbers: range) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends all
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends all processes
     with connect(url, name=name) as database:
         queue = database.queue(QUEUE)
         for start in range(0, len(numbers), BATCH):
@@ -123,9 +123,8 @@ def _produce(url: str, name: str, numbers: range) -> None:
 
 
 def _consume(url: str, name: str, share: int, pipe: Connection | None, killed: Event, drained: Event) -> None:
-    """Pop and complete. The consumer with a `pipe` will be killed: after its share it holds a batch, and waits.
-
-    The others pause at their share until then, so that some messages are left for it.
+    """Pop and complete. The consumer with a `pipe` will be killed: after its part of the messages it holds a batch, and
+    waits. The others pause after their part until then, so that some messages are left for it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     done, batch = 0, list[Claim]()
@@ -174,7 +173,7 @@ def _history(queue: Queue) -> list[Message]:
 
 
 def _summary(pushed: int, history: list[Message], held: int, seconds: float) -> dict[str, Any]:
-    """Compare the history with what was pushed. Each message has a number of its own."""
+    """Compare the history with the pushed messages. Each message has a number of its own."""
     times = Counter(message.payload["order"] for message in history)
     return {
         "pushed": pushed,

@@ -1,4 +1,4 @@
-"""`tablequeue doctor`: check the database for what endangers the queues."""
+"""`tablequeue doctor`: check the database for dangers to the queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tablequeue.cli.output import one_line, print_json
 @click.argument("queue", required=False)
 @click.pass_context
 def doctor(ctx: click.Context, queue: str | None) -> None:
-    """Check the database for what endangers QUEUE, or every queue, and print a remedy for each finding.
+    """Check the database for dangers to QUEUE, or to every queue, and print a remedy for each finding.
 
     It finds transactions that are open for long, dead rows, missing indexes, settings that break a promise, leases that
     are too short, and clocks that differ. It changes nothing. Exit code 1 if something was found.

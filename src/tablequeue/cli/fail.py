@@ -20,7 +20,7 @@ from tablequeue.model.message import Claim
 def fail(settings: Settings, queue: str, id: int, token: str, error: str, retry_in: float | None) -> None:
     """Fail a popped message and print its new state.
 
-    ID and TOKEN are those that `pop` printed. The message is tried again after the queue's backoff; after its last
+    Give the ID and TOKEN that `pop` printed. The message is tried again after the queue's backoff; after its last
     attempt it is a dead letter; where delivery is at most once, it stays lost. If the claim has been lost, the command
     is refused and nothing changes.
     """

@@ -28,6 +28,6 @@ def serving_health(host: str, port: int | None, health: Callable[[], Health]) ->
     """Serve the health of this process until the block ends, if a port is given."""
     if port is None:
         return nullcontext()
-    from tablequeue.observe.health_server import HealthServer  # without a port nothing of HTTP is imported
+    from tablequeue.observe.health_server import HealthServer  # without a port no HTTP module is imported
 
     return HealthServer(health(), host, port)

@@ -34,7 +34,10 @@ def list_(settings: Settings, queue: str, number: int) -> None:
 @history.command()
 @click.argument("queue")
 @click.option(
-    "--older-than", type=Age(), required=True, help="Only those that ended so long ago: 30d, 12h, or seconds."
+    "--older-than",
+    type=Age(),
+    required=True,
+    help="Only messages that ended this long ago or earlier: 30d, 12h, or seconds.",
 )
 @yes
 @click.pass_obj

@@ -1,4 +1,4 @@
-"""The input of `tablequeue push`: payloads, and options that are fields of them."""
+"""The input of `tablequeue push`: payloads, and options that are taken from their fields."""
 
 from __future__ import annotations
 

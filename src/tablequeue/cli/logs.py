@@ -6,7 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-# The attributes of every record. All others were given as `extra`.
+# The attributes of every record. Other attributes were given as `extra`.
 _PLAIN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 

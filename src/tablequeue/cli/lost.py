@@ -12,7 +12,9 @@ from tablequeue.cli.options import COUNT
 @click.command(cls=Command)
 @click.argument("queue")
 @click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Maximum number of messages.")
-@click.option("--older-than", type=float, help="Only those popped at least so many seconds ago.  [default: the lease]")
+@click.option(
+    "--older-than", type=float, help="Only messages popped at least this many seconds ago.  [default: the lease]"
+)
 @click.pass_obj
 def lost(settings: Settings, queue: str, number: int, older_than: float | None) -> None:
     """Show the messages of QUEUE that were delivered at most once and never completed.

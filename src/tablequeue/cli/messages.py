@@ -79,7 +79,7 @@ def _seconds(time: timedelta | None) -> float | None:
     return None if time is None else round(time.total_seconds(), 3)
 
 
-# The columns that a table of messages can have. Those of OPTIONAL appear only if a message has a value.
+# The columns that a table of messages can have. The columns in OPTIONAL appear only if a message has a value.
 COLUMNS: Mapping[str, Callable[[Message], Any]] = {
     "id": lambda message: message.id,
     "attempts": lambda message: message.attempts,
@@ -109,11 +109,11 @@ def print_messages(
     progress: Mapping[int, Progress] = MappingProxyType({}),
     waits: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
-    """Print messages as JSON, or as a table of these columns and the payloads, which are of that kind.
+    """Print messages as JSON, or as a table of these columns and the payloads, of this payload type.
 
-    none       what to say if there are no messages.
-    progress   what their consumers have reported, by the ids of the messages.
-    waits      for how many others they wait; those that wait for none are left out.
+    none       the text if there are no messages.
+    progress   the last reports of their consumers, by the ids of the messages.
+    waits      for how many others they wait, by id; messages that wait for none are left out.
     """
     if not messages:
         say_none(none)

@@ -29,7 +29,7 @@ class Named(NamedTuple):
     """A queue as the command line names it."""
 
     url: str | None
-    """The URL of its database; None: that of --url."""
+    """The URL of its database; None: the URL in --url."""
     name: str
 
 
@@ -39,7 +39,7 @@ class Named(NamedTuple):
 @click.argument("ids", type=ID, nargs=-1, metavar="[ID]...")
 @click.option("--state", type=click.Choice(MOVED), help="Only messages in this state.")
 @click.option("--history", is_flag=True, help="Copy the history too, to another database.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, to another database, until SIGTERM or Ctrl-C.")
+@click.option("--follow", is_flag=True, help="To another database: go on with new messages until SIGTERM or Ctrl-C.")
 @click.option("--to-schema", help="The schema of the second queue.  [default: --schema, in the same database]")
 @click.pass_obj
 def move(
@@ -58,11 +58,11 @@ def move(
     A QUEUE is a name in the database of --url, or the URL of another database, a slash and the name:
     postgresql+psycopg://user@host/db/orders. Options of the URL come after the name.
 
-    In one database: those with these ids, all or none; or all that wait and all dead letters, a thousand in each
-    transaction. To another database: all of them, each exactly once. After a crash, run the command again. If the
-    second queue is not there, it is made with the definition of the first.
+    In one database it moves the messages with these IDs, all or none; or all waiting messages and dead letters, a
+    thousand in each transaction. To another database it moves all of them, each exactly once. After a crash, run the
+    command again. If the second queue does not exist, it is made with the definition of the first.
 
-    With --json, the old and the new id of each is printed.
+    With --json, the old and the new id of each message is printed.
     """
     if ids and state is not None:
         raise click.UsageError("--state does not go with ids.")

@@ -56,7 +56,7 @@ class Age(Seconds):
 
 
 class Start(click.ParamType[Any]):
-    """A place in the log of a topic: beginning, end, or a time with its zone."""
+    """A position in the log of a topic: beginning, end, or a time with its zone."""
 
     name = "start"
 
@@ -68,7 +68,7 @@ class Start(click.ParamType[Any]):
 
 
 def time_option(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """The callback of an option whose value is a time."""
+    """The callback of an option with a time as its value."""
     time = time_of(value)
     if value is not None and time is None:
         raise click.BadParameter(f"{value!r} is not a time with its zone, such as 2030-01-31T12:00:00+00:00.")
@@ -112,7 +112,7 @@ def _time_option(name: str, words: tuple[str, ...], default: Any, help: str) -> 
     )
 
 
-# The values of --groups. It may be given without one, which stands for the first.
+# The values of --groups. Without a value it means the first one.
 GROUPS = ("ordered", "fair")
 
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
@@ -134,7 +134,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         help="fifo only: strict within each group; groups run side by side. `--groups fair`: any number of a group in "
         "progress, and claims take one message of each group in turn.",
     ),
-    "payload": _option("--payload", click.Choice(PAYLOADS), _DEFAULT.payload, "What the messages are."),
+    "payload": _option("--payload", click.Choice(PAYLOADS), _DEFAULT.payload, "The type of the payloads."),
     "lease": _option("--lease", float, _DEFAULT.lease, "Seconds that a popped message stays with its consumer."),
     "max_attempts": _option(
         "--max-attempts",
@@ -150,19 +150,19 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "backoff_cap": _option("--backoff-cap", float, _DEFAULT.backoff.cap, "Maximum seconds that a message waits."),
     "backoff_jitter": _option(
-        "--backoff-jitter", float, _DEFAULT.backoff.jitter, "Maximum share by which a wait is randomly shortened."
+        "--backoff-jitter", float, _DEFAULT.backoff.jitter, "Maximum fraction by which a wait is randomly shortened."
     ),
     "history": _time_option(
         "--history",
         HISTORIES,
         f"{RETENTION / UNITS['d']:g}d",
-        "How long finished messages stay in the history: for ever, not at all, or so long.",
+        "How long finished messages stay in the history: for ever, not at all, or this time.",
     ),
     "delivery": _option(
         "--delivery",
         click.Choice(DELIVERIES),
         _DEFAULT.delivery,
-        "at_least_once: a message whose consumer dies is delivered again; at_most_once: it never is, see `lost`.",
+        "at_least_once: a message is delivered again if its consumer dies; at_most_once: it never is, see `lost`.",
     ),
     "dead_letter_to": click.option(
         "--dead-letter-to", metavar="QUEUE", help="The queue to which dead letters move.  [default: they stay]"
@@ -197,7 +197,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "unique_for": click.option(
         "--unique-for",
         type=Seconds(),
-        help="Seconds after its push for which a key stays taken, finished or not.  [default: until it is finished]",
+        help="Seconds that a key stays taken after its push, even when finished.  [default: until it is finished]",
     ),
     "results": click.option("--results", is_flag=True, help="Keep the results of finished messages, see `result`."),
     "batches": click.option("--batches", is_flag=True, help="Messages may be pushed in batches, with a callback."),
@@ -210,7 +210,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--keep",
         KEEPS,
         _TOPIC.keep,
-        "How long a topic keeps messages: for ever, until every subscription has passed them, or so long.",
+        "How long a topic keeps messages: for ever, until every subscription has passed them, or this time.",
     ),
     "ordered": click.option(
         "--ordered",
@@ -258,7 +258,7 @@ def definition_options(*kinds: Kind) -> Callable[[F], F]:
 
 
 def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a definition, of the options of a command."""
+    """Return the fields of a definition from the options of a command."""
     own = {name: options[name] for name in OPTIONS[kind]}
     backoff = {name.removeprefix("backoff_"): own.pop(name) for name in [*own] if name.startswith("backoff_")}
     for rate in _RATES:
@@ -268,7 +268,7 @@ def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
     return own | ({"backoff": Backoff(**backoff)} if backoff else {})
 
 
-# What `queue alter` can switch off, with the value that does it.
+# The options that `queue alter` can switch off, each with the value for off.
 _OFF: Mapping[str, Any] = {
     "dead_letter_to": None,
     "concurrency": None,
@@ -280,7 +280,7 @@ _OFF: Mapping[str, Any] = {
 
 
 def alter_options(command: F) -> F:
-    """Add the options of `queue alter`: those of a definition that can be altered, without defaults."""
+    """Add the options of `queue alter`: the options of a definition that can be altered, without defaults."""
     off = click.Choice([name.replace("_", "-") for name in _OFF])
     command = click.option("--off", type=off, multiple=True, help="Switch this off. May be repeated.")(command)
     alterable = (*_RETRIES, "history", "dead_letter_to", "expires", "unique_for", "results", *_LIMITS)

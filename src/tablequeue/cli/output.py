@@ -1,4 +1,4 @@
-"""What commands print: JSON, lines, fields and tables."""
+"""The output of commands: JSON, lines, fields and tables."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int, 
         number = all(isinstance(row[place], (int, float, Estimate, type(None))) for row in rows)
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     if cut:
-        # Here and not by rich, which would fold the other columns first. Two characters are between columns.
+        # Cut here, because rich would fold the other columns first. Two characters are between columns.
         place = columns.index(cut)
         widths = [
             max([len(column), *(cell.cell_len for cell in column_cells)])

@@ -27,7 +27,7 @@ from tablequeue.worker.signals import stop_on_signals
 if TYPE_CHECKING:
     from tablequeue.spark.pipeline import Progress
 
-# Seconds between two reports of progress, where there is no terminal.
+# Seconds between two reports of progress, if there is no terminal.
 EVERY = 5.0
 COLUMNS = ("stage", "batch", "messages", "a second", "ready", "dropped", "failed", "last error")
 
@@ -64,7 +64,8 @@ def run(
     pip install 'tablequeue[spark]'
     """
     if settings.url:
-        # In the environment of this process and of those that Spark starts here: Spark's plans would show an option.
+        # In the environment of this process and of processes that Spark starts here: Spark's plans would show an
+        # option.
         os.environ["TABLEQUEUE_URL"] = settings.url
     with needed_packages("A pipeline", "spark"):
         from tablequeue.spark import pipeline as pipelines

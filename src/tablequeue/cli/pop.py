@@ -16,8 +16,12 @@ FIELDS = "id token payload headers attempt priority group key pushed_at due_at l
 @click.command(cls=Command)
 @click.argument("queue")
 @click.option("-n", "number", type=COUNT, default=1, show_default=True, help="Maximum number of messages.")
-@click.option("--lease", type=float, help="Seconds that they stay yours.  [default: the queue's lease]")
-@click.option("--same-group", is_flag=True, help="All of them from one group, in order; it is closed until they end.")
+@click.option("--lease", type=float, help="Seconds that they stay with you.  [default: the queue's lease]")
+@click.option(
+    "--same-group",
+    is_flag=True,
+    help="Claim from one group only, in order; no other claim gets messages of it until these end.",
+)
 @click.pass_context
 def pop(ctx: click.Context, queue: str, number: int, lease: float | None, same_group: bool) -> None:
     """Claim the next messages of QUEUE and print them.

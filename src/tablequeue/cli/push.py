@@ -51,7 +51,7 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.option(
     "--due", callback=time_option, metavar="TIME", help="When it is ready, such as 2030-01-31T12:00:00+00:00."
 )
-@click.option("--priority", type=int, help="Higher numbers first, in a queue of that order.  [default: 0]")
+@click.option("--priority", type=int, help="Higher numbers first, in a queue with --order priority.  [default: 0]")
 @click.option("--group", help="Its group, in a queue with groups.")
 @click.option("--key", help="Its deduplication key, unique among the live messages of the queue.")
 @click.option(
@@ -78,10 +78,10 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.option("--header", "headers", callback=_headers, multiple=True, metavar="K=V", help="May be repeated.")
 @click.option("--file", type=click.File("rb"), help="Push the contents of this file; - is the standard input.")
 @click.option("--skip-bad", is_flag=True, help="Skip lines that cannot be pushed, and count them.")
-@click.option("--key-field", metavar="FIELD", help="The field of each JSON line that is its key.")
-@click.option("--group-field", metavar="FIELD", help="The field that is its group.")
-@click.option("--priority-field", metavar="FIELD", help="The field that is its priority.")
-@click.option("--due-field", metavar="FIELD", help="The field that is its due time.")
+@click.option("--key-field", metavar="FIELD", help="The field of each JSON line with the key of its message.")
+@click.option("--group-field", metavar="FIELD", help="The field with its group.")
+@click.option("--priority-field", metavar="FIELD", help="The field with its priority.")
+@click.option("--due-field", metavar="FIELD", help="The field with its due time.")
 @click.pass_obj
 def push(
     settings: Settings,
@@ -99,7 +99,7 @@ def push(
     """Push one message, or the lines of a file.
 
     PAYLOAD is one message for QUEUE, and its id is printed. Without PAYLOAD the file is pushed, or the standard input.
-    QUEUE may be a topic, whose messages have a group and headers only.
+    QUEUE may be a topic; its messages have only a group and headers.
 
     \b
     The format of the file depends on the payload type of the queue:
@@ -107,11 +107,11 @@ def push(
       text   one message a line
       bytes  the whole file is one message
 
-    Blank lines are skipped. All lines are read and checked, then pushed in one transaction. If a line is bad, or a
-    live message has its key, its number is printed and nothing is pushed. With --on-conflict skip, lines whose key is
-    taken are skipped and counted.
+    Blank lines are skipped. All lines are read and checked, then pushed in one transaction. If a line is bad, or a live
+    message has its key, the number of the line is printed and nothing is pushed. With --on-conflict skip, lines with a
+    taken key are skipped and counted.
 
-    The options hold for every line. Fields of the payload can set them for each line: with --key-field id the line
+    The options apply to every line. Fields of the payload can set them for each line: with --key-field id the line
     {"id": 7, "to": "ada"} has the key 7.
     """
     fields = {option: field for option in FIELDS if (field := options.pop(f"{option}_field")) is not None}
@@ -189,14 +189,14 @@ def _push_chunk(
 ) -> Sequence[int | None]:
     if isinstance(target, Topic):
         return target.push_many(chunk, group=options["group"], headers=options["headers"], connection=connection)
-    # Always skip: the result tells which lines have a key that is taken.
+    # Always skip: the result shows which lines have a taken key.
     return target.push_many(chunk, on_conflict="skip", connection=connection, **options)
 
 
 def _push_all(
     database: Database, target: Queue | Topic, lines: Lines, on_conflict: str, options: Mapping[str, Any]
 ) -> list[int | None]:
-    """Push all lines in one transaction, and return their ids; None for each line whose key is taken."""
+    """Push all lines in one transaction, and return their ids; None for each line with a taken key."""
     ids: list[int | None] = []
     try:
         with database.engine.begin() as connection:
@@ -229,7 +229,7 @@ def _chunks(payloads: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _refusal(database: Database, error: sa.exc.DBAPIError) -> TablequeueError:
-    """Translate the error of a BEGIN or COMMIT, which SQLAlchemy runs and not the queue."""
+    """Translate the error of a BEGIN or COMMIT, which SQLAlchemy runs without the queue."""
     dialect = database.engine.dialect
     refusal = engine_class(dialect.name)(dialect).translate(error.orig) if isinstance(error.orig, Exception) else None
     return refusal or DatabaseError(f"The database refused the transaction: {error.orig}.", "Check the database.")

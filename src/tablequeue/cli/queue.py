@@ -24,7 +24,7 @@ from tablequeue.ext import context_of
 from tablequeue.model.pacing import LARGEST
 from tablequeue.verbs.readable import notes_of
 
-# What CreateQueue of the SQS endpoint makes of the name of a FIFO queue.
+# The options that CreateQueue of the SQS endpoint gives a FIFO queue, by its name.
 FIFO: Mapping[str, Any] = {
     "groups": True,
     "unique_for": 300.0,
@@ -53,8 +53,8 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
     nothing is changed. The file of a SQLite database is created with its first queue, a schema only with
     --create-schema.
 
-    A NAME that ends with .fifo makes what the SQS endpoint calls a FIFO queue: an option that is not given has the
-    value that a client's CreateQueue would give it, as --groups, --unique-for 300 and --payload text.
+    A NAME that ends with .fifo makes a FIFO queue of the SQS endpoint: options that are not given get the values of a
+    client's CreateQueue, such as --groups, --unique-for 300 and --payload text.
     """
     if name.endswith(".fifo"):
         given = click.get_current_context().get_parameter_source
@@ -116,7 +116,7 @@ def show(settings: Settings, name: str) -> None:
 def rename(settings: Settings, old: str, new: str) -> None:
     """Give the queue OLD the name NEW. OLD may be a topic, or a subscription such as events/mail.
 
-    Its tables and stored procedures keep their names. What has it open goes on.
+    Its tables and stored procedures keep their names. Programs that have it open go on.
     """
     with settings.database() as database:
         database.rename(old, new)
@@ -131,9 +131,9 @@ def rename(settings: Settings, old: str, new: str) -> None:
 @alter_options
 @click.pass_obj
 def alter(settings: Settings, /, name: str, **options: Any) -> None:
-    """Change options of the queue NAME, for all who use it; those that are not given stay.
+    """Change options of the queue NAME, for all programs that use it; other options stay.
 
-    It holds within a second. The other options, such as the order, are a part of the tables and cannot be changed.
+    A change takes effect within a second. Options such as the order are a part of the tables and cannot be changed.
     """
     with settings.consumer(name) as queue:
         fields = altered_fields(queue.definition, options)
@@ -153,7 +153,7 @@ def alter(settings: Settings, /, name: str, **options: Any) -> None:
 @click.option("--until", callback=time_option, metavar="TIME", help="When the pause ends, as 2030-01-31T12:00:00Z.")
 @click.pass_obj
 def pause(settings: Settings, name: str, duration: float | None, until: datetime | None) -> None:
-    """Hand out no message of the queue NAME, to nobody, until `queue resume`. Pushes go on."""
+    """Deliver no message of the queue NAME to any consumer until `queue resume`. Pushes go on."""
     if duration is not None and until is not None:
         raise click.UsageError("Give --for or --until, not both.")
     with settings.consumer(name) as queue:
@@ -171,7 +171,7 @@ def pause(settings: Settings, name: str, duration: float | None, until: datetime
 @click.argument("name")
 @click.pass_obj
 def resume(settings: Settings, name: str) -> None:
-    """Hand out the messages of the queue NAME again."""
+    """Deliver the messages of the queue NAME again."""
     with settings.consumer(name) as queue:
         queue.resume()
     if settings.json:

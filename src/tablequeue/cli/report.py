@@ -55,8 +55,8 @@ def report(
     It has wait and run times, throughput, backlog, retries and dead letters by error, every producer and consumer, lost
     messages, and how many consumers would have been enough.
 
-    The lake keeps the messages that were read. The next report reads only those that were finished since, and still
-    has those that a retention has deleted meanwhile. Archives in its folders are read too. After an interruption, run
+    The lake keeps the messages that were read. The next report reads only messages finished since, and still has the
+    messages that a retention has deleted meanwhile. Archives in its folders are read too. After an interruption, run
     the report again. Write times as 2030-01-31T12:00:00+00:00.
 
     It needs: pip install 'tablequeue[report]'. With more than 500,000 messages it runs Spark on this machine, or at

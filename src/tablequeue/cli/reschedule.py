@@ -18,7 +18,7 @@ from tablequeue.cli.output import print_json
 @click.option(
     "--due", callback=time_option, metavar="TIME", help="When it is ready, such as 2030-01-31T12:00:00+00:00."
 )
-@click.option("--priority", type=int, help="Its priority, in a queue of that order.")
+@click.option("--priority", type=int, help="Its priority, in a queue with --order priority.")
 @click.pass_obj
 def reschedule(
     settings: Settings, /, queue: str, id: int, delay: float | None, due: datetime | None, priority: int | None

@@ -19,7 +19,7 @@ from tablequeue.model.payload import json_text
 def result(ctx: click.Context, queue: str, id: int, wait: float) -> None:
     """Print the result of the message ID of QUEUE, as JSON.
 
-    null if the message was completed without one. Exit code 3 if there is none: the message is not finished, or it is a
+    null if the message was completed without one. Exit code 3 if there is no result: the message is not finished, is a
     dead letter, has expired, or does not exist.
     """
     settings = ctx.ensure_object(Settings)

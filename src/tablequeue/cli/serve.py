@@ -22,16 +22,16 @@ TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 @click.command(cls=Command)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Its port; 0: a free one.")
-@click.option("--public-url", metavar="URL", help="Where browsers reach it through a proxy: https://queues.example.org")
+@click.option("--public-url", metavar="URL", help="Its URL behind a proxy, for browsers: https://queues.example.org")
 @click.option("--allow-actions", is_flag=True, help="Allow visitors to redrive and purge dead letters.")
 @click.pass_obj
 def serve(settings: Settings, host: str, port: int, public_url: str | None, allow_actions: bool) -> None:
     """Serve a dashboard of the queues: messages, dead letters, producers and consumers, and /metrics for Prometheus.
 
     The dashboard is read-only without --allow-actions. On 127.0.0.1 everybody on this machine can see it. On any other
-    address a visitor needs a token, in a form or as "Authorization: Bearer": that of TABLEQUEUE_SERVE_TOKEN, or one
-    that is printed at the start. For a name and TLS, put a proxy in front of 127.0.0.1 and give its --public-url, which
-    needs a token too.
+    address a visitor needs a token, in a form or as "Authorization: Bearer": the token in TABLEQUEUE_SERVE_TOKEN, or
+    one that is printed at the start. For a name and TLS, put a proxy in front of 127.0.0.1 and give its --public-url,
+    which needs a token too.
     """
     with needed_packages("The dashboard", "serve"):
         from tablequeue.http.server import server
@@ -59,7 +59,7 @@ def serve(settings: Settings, host: str, port: int, public_url: str | None, allo
         try:
             server(app).run(sockets=[listener])
         except KeyboardInterrupt:
-            return  # Ctrl-C is the way to end it, and no failure
+            return  # Ctrl-C is the normal end, not a failure
 
 
 def _name(database: Database) -> str:

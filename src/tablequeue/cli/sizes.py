@@ -19,7 +19,7 @@ def sizes(settings: Settings) -> None:
     """Print the rows, the dead rows and the bytes of each table of the library.
 
     Dead rows were deleted or replaced, and take space until the server cleans them up. Both numbers of rows are
-    estimates of the server. SQLite tells the bytes of its file alone.
+    estimates of the server. SQLite reports only the bytes of its file.
     """
     with settings.database() as database:
         found = database.sizes()

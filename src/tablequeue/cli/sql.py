@@ -24,9 +24,9 @@ from tablequeue.model.states import STATES
 @click.command(cls=Command)
 @click.argument("operation", required=False)
 @click.argument("queue", required=False)
-@click.option("--dialect", type=click.Choice(list(ENGINES)), required=True, help="The database whose SQL is printed.")
+@click.option("--dialect", type=click.Choice(list(ENGINES)), required=True, help="The database to print the SQL for.")
 @click.option("--schema", help="The schema that holds the queues.")
-@click.option("--topic", is_flag=True, help="QUEUE is a topic. A name such as events/mail is that of a subscription.")
+@click.option("--topic", is_flag=True, help="QUEUE is a topic. A name such as events/mail is a subscription.")
 @click.option(
     "--number",
     type=COUNT,
@@ -66,7 +66,7 @@ def sql(
     """Print the SQL of an operation, for review and migrations.
 
     The options give the definition of QUEUE, which may be a topic or a subscription; for a subscription, --payload and
-    --keep are those of its topic. Without OPERATION, the operations are listed. Nothing is run, and no database is
+    --keep are options of its topic. Without OPERATION, the operations are listed. Nothing is run, and no database is
     needed.
 
     The client of the database (psql, mariadb, sqlite3) can run create, drop, upgrade, procedures and grant as they are
@@ -103,7 +103,7 @@ def sql(
 
 
 def _check_options(ctx: click.Context, kind: Kind) -> None:
-    """Refuse options that do not go with what the operation is about."""
+    """Refuse options that do not fit the operation's object: a queue, a topic or a subscription."""
     own = {*OPTIONS[kind], "payload"} | ({"number", "keep"} if kind == "subscription" else set())
     for name in sorted({*OPTIONS["queue"], *OPTIONS["topic"], *OPTIONS["subscription"], "number"} - own):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -123,6 +123,6 @@ def _engine(dialect: str, schema: str | None) -> Engine:
     kind = engine_class(dialect)
     if schema is not None and not kind.has_schemas:
         raise BadInput(f"{dialect} has no schemas.", "Leave --schema out.")
-    # Any driver will do: only its name is used, and the style of parameters in which Python composes statements.
+    # Any driver will do: only its name is used, and its style of parameters, with which Python composes statements.
     made: Any = sa.URL.create(dialect).get_dialect()
     return kind(made(paramstyle="pyformat"), schema)

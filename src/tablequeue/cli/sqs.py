@@ -33,7 +33,7 @@ FILE = click.Path(exists=True, dir_okay=False)
 @click.option("--certificate", type=FILE, help="A TLS certificate, for https.")
 @click.option("--private-key", type=FILE, help="Its private key.")
 @click.option("--allow-any-key", is_flag=True, help="Check no keys on an address of a private network.")
-@click.option("--queues", type=FILE, help="A TOML file with queues to make at the start, if they are not there.")
+@click.option("--queues", type=FILE, help="A TOML file with queues to make at the start, if they do not exist.")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Processes on one socket.")
 @click.option(
     "--connections",
@@ -42,7 +42,9 @@ FILE = click.Path(exists=True, dir_okay=False)
     show_default=True,
     help="Connections of a process to the database, at most.",
 )
-@click.option("--strict", is_flag=True, help="Make no queue in the 60 seconds after its deletion here, as AWS.")
+@click.option(
+    "--strict", is_flag=True, help="Refuse to make a queue in the 60 seconds after its deletion here, as AWS does."
+)
 @click.pass_obj
 def sqs(
     settings: Settings,
@@ -110,7 +112,7 @@ def sqs(
         try:
             server(served, **options).run(sockets=[listener])
         except KeyboardInterrupt:
-            return  # Ctrl-C is the way to end it, and no failure
+            return  # Ctrl-C is the normal end, not a failure
 
 
 def _keys(access_key: str | None, secret_key: str | None, credentials: str | None) -> dict[str, str] | None:

@@ -25,7 +25,7 @@ def stream() -> None:
 def list_(settings: Settings, queue: str) -> None:
     """Show the streams of QUEUE, and how many messages each has open.
 
-    The messages of an open batch belong to the stream until its query continues. If it never will, release them.
+    The messages of an open batch belong to the stream until its query continues. If the query never will, release them.
     """
     with settings.consumer(queue) as source:
         states = streams.streams(source)
@@ -46,7 +46,7 @@ def list_(settings: Settings, queue: str) -> None:
 def release(settings: Settings, queue: str, stream: str) -> None:
     """Give back the messages of an abandoned STREAM of QUEUE.
 
-    They are ready again, and a run that still goes on is refused. The stream can start again with a new checkpoint.
+    They are ready again, and a query that still runs is refused. The stream can start again with a new checkpoint.
     """
     with settings.consumer(queue) as source:
         report(settings, "released", streams.release(source, stream))
@@ -56,7 +56,7 @@ def release(settings: Settings, queue: str, stream: str) -> None:
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.pass_obj
 def reconcile(settings: Settings, checkpoint: Path) -> None:
-    """Complete the messages that a stopped query has finished, as its CHECKPOINT says.
+    """Complete the messages that a stopped query has finished, according to its CHECKPOINT.
 
     The last batch of a stopped query is completed when the query starts again. This command completes it now.
     """

@@ -24,7 +24,7 @@ SPARK = 20
 BARS = " ▁▂▃▄▅▆▇█"
 # The columns to the right of the name, with their widths.
 COLUMNS = {"ready": 10, "scheduled": 10, "in progress": 12, "dead": 6, "oldest": 9, "wait 95 %": 10, "run 95 %": 9}
-# Those of a subscription that have other names: what no consumer has claimed, and the age of the first of it.
+# Columns with other names for a subscription: messages that no consumer has claimed, and the age of the first one.
 LAG = {"ready": "lag", "oldest": "behind"}
 NARROWEST = 80
 
@@ -67,7 +67,7 @@ def _watch(database: Database, queue: str | None, every: float) -> None:
                 live.update(frame, refresh=True)
                 sleep(every)
         except KeyboardInterrupt:
-            return  # Ctrl-C is the way to end it, and no failure
+            return  # Ctrl-C is the normal end, not a failure
 
 
 Collected = tuple[Stats | None, TablequeueError | None]

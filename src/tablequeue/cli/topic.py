@@ -21,8 +21,8 @@ COLUMNS = "subscription lag seconds in_progress scheduled dead".split()
 def topic() -> None:
     """Create, list, show and drop topics, and their subscriptions.
 
-    A subscription is named with its topic, as events/mail. Pop from it, and look at it, as from a queue: `tablequeue
-    pop events/mail`.
+    A subscription is named with its topic, as events/mail. Pop from it, and show it, like a queue: `tablequeue pop
+    events/mail`.
     """
 
 
@@ -134,10 +134,10 @@ def unsubscribe(settings: Settings, subscription: str, yes: bool) -> None:
 @topic.command()
 @click.argument("subscription", metavar="TOPIC/NAME")
 @click.argument("to", type=Start(), metavar="beginning|end|TIME")
-@click.option("--force", is_flag=True, help="Even if messages are in progress. These may be delivered twice.")
+@click.option("--force", is_flag=True, help="Seek even if messages are in progress. These may be delivered twice.")
 @click.pass_obj
 def seek(settings: Settings, subscription: str, to: Any, force: bool) -> None:
-    """Move a subscription along its topic, to replay messages or to skip some.
+    """Move a subscription to another position in its topic, to replay messages or to skip some.
 
     TIME, such as 2030-01-31T12:00:00+00:00, is the first message pushed then or later. Refused while messages are in
     progress. Dead letters, and messages that wait for a retry, stay. Prints the lag from there.
@@ -159,7 +159,7 @@ def lag(settings: Settings, subscription: str) -> None:
 
 
 def _definition(topic: Topic) -> dict[str, Any]:
-    """Return the options of a topic: of a queue's definition it has others too."""
+    """Return the options of a topic, without the other fields of a queue's definition."""
     return {name: getattr(topic.definition, name) for name in OPTIONS["topic"]}
 
 

@@ -13,8 +13,8 @@ from tablequeue.cli.output import print_json
 def upgrade(settings: Settings) -> None:
     """Upgrade all queues to the schema version of this tablequeue.
 
-    Prints each queue with its old and its new version. Queues that already have the new one are left alone. Each queue
-    is upgraded completely or not at all, and keeps its messages. Stop the producers and consumers first: an older
+    Prints each queue with its old and its new version. Queues that already have the new version are left alone. Each
+    queue is upgraded completely or not at all, and keeps its messages. Stop the producers and consumers first: an older
     tablequeue cannot use an upgraded queue.
     """
     with settings.database() as database:

@@ -26,7 +26,7 @@ from tablequeue.worker.health import health
 )
 @click.option("--min", "minimum", type=click.IntRange(min=0), help="Minimum consumers of each queue.  [default: 0]")
 @click.option("--max", "maximum", type=COUNT, help="Maximum consumers of all queues together.  [default: 8]")
-@click.option("--batch", type=COUNT, help="Call the handler with lists of up to so many messages.")
+@click.option("--batch", type=COUNT, help="Call the handler with lists of up to this many messages.")
 @click.option("--timeout", type=float, help="Seconds after which a call of the handler has failed.")
 @click.option("--processes", is_flag=True, help="Run each consumer in a process of its own, not in a thread.")
 @click.option("--drain", is_flag=True, help="End when nothing is ready in any of the queues.")
@@ -58,7 +58,7 @@ def work(
     Consumers are added while messages wait, and retire when there are none. At the first signal running calls end, and
     other messages are released; the second signal ends the process at once. Failures are logged on stderr.
 
-    With --health-port, /healthz, /readyz and /metrics tell an orchestrator and Prometheus how the worker is.
+    With --health-port, /healthz, /readyz and /metrics report the worker's state to an orchestrator and to Prometheus.
     """
     found = import_target(target)
     named = dict(_named(queue) for queue in queues)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def lasting(call: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of a call. After an error that passes it is made again, until it gets through."""
+    """Return the result of a call. After a transient error the call is made again, until it succeeds."""
     failures = 0
     while True:
         try:
@@ -32,15 +32,15 @@ async def consuming(
 ) -> AsyncGenerator[AsyncClaim, None]:
     """Iterate over messages as they become ready, also after an outage. Close it, as by `contextlib.aclosing`.
 
-    extend   extends what this process holds. It is called after an outage, before anything is claimed: what runs here
-             is not to be claimed again.
+    extend   extends the leases that this process holds. It is called after an outage, before anything is claimed: a
+             running message must not be claimed again.
     """
     failures = 0
     while True:
         try:
             if failures and extend is not None:
                 await extend()
-            found: Any = queue.consume()  # one by one: what is not handed over has no one to extend it
+            found: Any = queue.consume()  # one by one: nothing extends the lease of a message that is not handed over
             async with aclosing(found) as messages:
                 async for message in messages:
                     failures = 0

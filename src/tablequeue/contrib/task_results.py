@@ -24,14 +24,14 @@ from tablequeue.model.names import PART
 T = TypeVar("T")
 
 CHANNELS = 16
-"""The number of channels by which results wake processes that wait. A result wakes those that attend its channel."""
-# The seconds of what does not expire.
+"""The number of channels by which results wake waiting processes. A result wakes the listeners of its channel."""
+# The seconds of a result that does not expire.
 FOREVER = 100 * 365 * 86400.0
-# The parameters of a result that is not of a chord.
+# The parameters of a result outside of a chord.
 NO_PART = {"chord": None, "member": "", "place": 0, "returned": b""}
 # How many results are read, or deleted because they have expired, in one call.
 AT_ONCE = 500
-# Seconds between two deletions of what has expired, by one process that stores results; and after one that left some.
+# Seconds between two deletions of expired rows, by one process that stores results; and after one that left some.
 EXPIRE_EVERY, EXPIRE_AGAIN = 10.0, 0.1
 # Seconds between two looks of such a process for chords whose last part was killed before it could send the callback;
 # and how many it finds at once.
@@ -39,7 +39,7 @@ LOOK_EVERY, CHORDS = 5.0, 20
 
 
 class Returned(NamedTuple):
-    """What a part of a chord has returned."""
+    """The return value of a part of a chord."""
 
     chord: str
     member: str
@@ -72,7 +72,7 @@ class Store:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def put(self, key: str, body: bytes, expires: float | None, success: bool, part: Returned | None = None) -> None:
-        """Keep a result, unless the task has succeeded before; in the same transaction, what a part has returned."""
+        """Keep a result, unless the task has succeeded before; in the same transaction, note a part's return value."""
         self._run(
             self.engine.task_results.store_result,
             channel(key),
@@ -86,7 +86,7 @@ class Store:
             self.expire()
 
     def read(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the results that are there, by their keys."""
+        """Return the stored results, by their keys."""
         by_id = {stored(key): key for key in keys}
         ids = [*by_id]
         found: dict[str, bytes] = {}
@@ -98,7 +98,7 @@ class Store:
         self._run(self.engine.task_results.forget_result, key=stored(key))
 
     def expire(self) -> bool:
-        """Delete some of what has expired. Return whether there may be more."""
+        """Delete some expired rows. Return whether there may be more."""
         self._next_expiry = monotonic() + EXPIRE_EVERY
         more = self._run(self.engine.task_results.expire_results, n=AT_ONCE)
         if more:
@@ -108,7 +108,7 @@ class Store:
     # -- chords ------------------------------------------------------------------------------------------------------
 
     def open_chord(self, chord: str, body: bytes | None, expires: float | None) -> None:
-        """Begin a chord, or begin it again: what was returned before does not count."""
+        """Begin a chord, or begin it again: earlier return values do not count."""
         operation = self.engine.task_results.open_chord
         self._run(operation, chord=stored(chord), body=body, expires=expires or FOREVER)
 
@@ -120,11 +120,11 @@ class Store:
         self._run(self.engine.task_results.add_to_chord, chord=stored(chord), expires=expires or FOREVER)
 
     def note(self, part: Returned, expires: float | None) -> None:
-        """Note what a part has returned, if it was not noted before."""
+        """Note the return value of a part, if it was not noted before."""
         self._run(self.engine.task_results.store_part, **_noted(part), expires=expires or FOREVER)
 
     def claim(self, chord: str, token: str, lease: float) -> bool:
-        """Claim a chord for some seconds, if it is complete and nobody else has claimed it. Return whether it was."""
+        """Claim a chord for some seconds, if it is complete and not claimed. Return whether it was."""
         return self._run(self.engine.task_results.claim_chord, chord=stored(chord), token=token, lease=lease)
 
     def returned(self, chord: str) -> list[bytes]:
@@ -146,7 +146,7 @@ class Store:
         return self._run(end, chord=stored(chord), token=token)
 
     def abandoned(self) -> list[bytes]:
-        """Return what was given with chords that are complete and not claimed; mostly none, without a look."""
+        """Return the data given with chords that are complete and not claimed; mostly none, and without a read."""
         if monotonic() < self._next_look:
             return []
         self._next_look = monotonic() + LOOK_EVERY

@@ -45,7 +45,7 @@ _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A payload with options of its own, for `push_many`: those of `Queue.push`. None: the option of the call."""
+    """A payload with options of its own, for `push_many`: the options of `Queue.push`. None: the option of the call."""
 
     payload: Any
     delay: Duration | None = None
@@ -122,7 +122,7 @@ class Claim:
     """A popped message. No other consumer gets it until the lease ends. Finish it by `complete`, `fail` or `release`.
 
     These verbs, and `extend`, act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
-    `connection=` and `now=` are those of every verb; see `Consumer`.
+    `connection=` and `now=` mean the same in every verb; see `Consumer`.
     """
 
     # `__slots__`, and the row kept as the driver gave it: a claim is made for every message on the hot path, where

@@ -127,7 +127,7 @@ def _length(name: str) -> int:
 
 
 def _is_odd(name: str, longest: int) -> bool:
-    """Whether `tq_<name>` cannot be the name of a table, or could be that of another one."""
+    """Whether `tq_<name>` cannot be the name of a table, or could be the table of another queue."""
     return (
         not _IDENTIFIER.fullmatch(name)
         or len(name) > longest

@@ -53,7 +53,7 @@ class QueueOptions(TypedDict, total=False):
 
 
 class AlterOptions(TypedDict, total=False):
-    """The options of `Queue.alter`: those of `Database.create_queue` that need no change of a table with messages."""
+    """The options of `Queue.alter`: options of `Database.create_queue` that need no change of a table with messages."""
 
     lease: Duration
     max_attempts: int

@@ -30,7 +30,7 @@ _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",",
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands for a payload that cannot be read: `data` is what is stored, as bytes, and `reason` says why."""
+    """Stands for a payload that cannot be read: `data` has the stored bytes, and `reason` says why."""
 
     data: bytes
     reason: str

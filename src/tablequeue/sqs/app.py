@@ -41,7 +41,7 @@ BODY_WITHIN = 30.0
 """Seconds in which a client must have sent its request."""
 METHODS = ("GET", "POST")
 """Those of AWS."""
-# Clients are told no more: the words of an error may have the URL of the database.
+# Clients get no details: the text of an error may contain the URL of the database.
 BUSY = ("ServiceUnavailable", "The database is busy, or cannot be reached now. Try again.")
 FAILED = ("InternalFailure", "The request failed for a reason that the log of the endpoint has.")
 UNREAD = "tablequeue.unread"
@@ -65,12 +65,12 @@ def app(
     credentials  secret keys by access key: requests must be signed with one of them. None: requests are not checked.
     account      the account in URLs and ARNs, 12 digits. Without `credentials`, an access key of 12 digits is the
                  account of its client instead.
-    region       the region of requests that are not signed, and whose host names none.
+    region       the region of requests that are not signed, if their host names no region.
     any_key      without `credentials`: answer requests for any name of a private network, and not only of this machine.
     strict       refuse to make a queue in the 60 seconds after its deletion at this process, as AWS does.
     connections  of a `Database`: the most connections that the endpoint uses at once, beside the one that listens.
 
-    Raises `BadInput` for an account that is none, and if there are to be no connections.
+    Raises `BadInput` for a wrong account, or for no connections.
     """
     if len(account) != 12 or not account.isdecimal():
         raise BadInput(f"account is {account!r}.", "Give 12 digits.")
@@ -89,12 +89,12 @@ class SqsApp:
         self._any_key = any_key
         self._bodies = Bodies()
         self.answered: Counter[tuple[str, str]] = Counter()
-        """How many requests were answered, by operation and by code: `OK`, or that of the error."""
+        """How many requests were answered, by operation and by code: `OK`, or the error's code."""
         self.health = Health(endpoint.db.own.queues, stopping=lambda: self._stopped, metrics=self._metrics)
         self._stopped = False
 
     def stop(self) -> None:
-        """Answer all receives that wait with nothing, and let none wait from now on. Other requests go on."""
+        """Answer all waiting receives with no message, and let no receive wait from now on. Other requests go on."""
         self._stopped = True
         self.endpoint.housekeeping.stop()
         for hosted in self.endpoint.queues.all():
@@ -169,13 +169,13 @@ class SqsApp:
         send: Send,
         id: str,
     ) -> None:
-        """Answer a receive. If that cannot be done, what was claimed for it is released.
+        """Answer a receive. If the answer cannot be sent, the messages claimed for it are released.
 
-        So it is for a client that goes away before it has the answer, and for a request that fails or is cancelled.
+        This covers a client that goes away before it has the answer, and a request that fails or is cancelled.
         """
         unread = scope.get("extensions", {}).get(UNREAD)
         try:
-            # A receive that does not wait does without two tasks, and three steps of the event loop.
+            # A receive that does not wait saves two tasks, and three steps of the event loop.
             watched = unread is None or await _waits(call)
             work = self._result(request, call)
             answer = wire.result(request.operation, await (_unless_gone(work, receive) if watched else work), id)
@@ -204,7 +204,7 @@ class SqsApp:
             raise (SqsError(*BUSY) if isinstance(error, PASSING) else SqsError(*FAILED)) from None
 
     def _place(self, scope: Scope, headers: Mapping[str, str]) -> Place:
-        """Return the account and the region of a client: those of its credentials, or of the host that it called."""
+        """Return the account and the region of a client: from its credentials, or from the host that it called."""
         own = self.endpoint.place
         key, region = signatures.claimed(headers, scope["query_string"].decode("latin-1"))
         if self._credentials is None and ACCOUNT.fullmatch(key):
@@ -225,13 +225,13 @@ class _GoneError(Exception):
 
 
 class Bodies:
-    """Reads the bodies of requests; those that are not small have a limit together, until they are answered."""
+    """Reads the bodies of requests; large bodies share a limit, until their requests are answered."""
 
     def __init__(self) -> None:
         self._held = 0
 
     async def read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
-        """Return the body of a request, to be released; `SqsError` if it is too large or too slow, or one too many."""
+        """Return the body of a request, to be released; `SqsError` if it is too large, too slow or over the limit."""
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 9 or int(length) > LARGEST_BODY:
             raise _too_large()
@@ -257,7 +257,7 @@ class Bodies:
             raise
 
     def release(self, size: int) -> None:
-        """A request is answered, whose body had that size."""
+        """A request with a body of this size is answered."""
         self._held -= _counted(size)
 
 

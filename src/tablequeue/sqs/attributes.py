@@ -1,4 +1,4 @@
-"""The attributes of a queue: which there are, which values they may have, and where they are kept."""
+"""The attributes of a queue: their names, the values they may have, and where they are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tablequeue.sqs.errors import SqsError, bad_attribute, bad_parameter, invali
 from tablequeue.sqs.urls import Place, is_arn
 
 PREFIX = "sqs."
-"""How the labels begin that belong to this room."""
+"""The prefix of the labels that belong to the SQS endpoint."""
 TAG = f"{PREFIX}tag."
 LARGEST_MESSAGE = 1_048_576
 LONGEST_VISIBILITY = 43_200
@@ -34,7 +34,7 @@ Check = Callable[[str], bool]
 class Attribute:
     """An attribute that can be set, and is kept as a label.
 
-    default   its value where there is no label; None: the queue has no such attribute then.
+    default   its value without a label; None: the queue has no such attribute then.
     fifo      whether only FIFO queues have it.
     """
 
@@ -61,10 +61,10 @@ def _json(text: str) -> bool:
 _BOOLEAN = _one_of("true", "false")
 
 KEPT: Mapping[str, Attribute] = {
-    # In the definition of the queue too, where that can hold the value: see `Settings`.
+    # In the definition of the queue too, if that can hold the value: see `Settings`.
     "VisibilityTimeout": Attribute("30", _number(0, LONGEST_VISIBILITY)),
     "MaximumMessageSize": Attribute(str(LARGEST_MESSAGE), _number(1024, LARGEST_MESSAGE)),
-    # AWS takes 60 seconds at least. Tests of what expires would take a minute.
+    # AWS takes 60 seconds at least. Tests of expiry would take a minute.
     "MessageRetentionPeriod": Attribute(str(RETENTION), _number(1, LONGEST_RETENTION)),
     "DelaySeconds": Attribute("0", _number(0, 900)),
     "ReceiveMessageWaitTimeSeconds": Attribute("0", _number(0, 20)),
@@ -85,7 +85,7 @@ REMOVABLE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
 
 
 class Settings:
-    """The attributes of a queue, as its definition and its labels have them."""
+    """The attributes of a queue, from its definition and its labels."""
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
@@ -100,13 +100,13 @@ class Settings:
 
     @property
     def by_group(self) -> bool:
-        """Whether deduplication ids count in each message group, and not in the whole queue."""
+        """Whether deduplication ids are unique in each message group, and not in the whole queue."""
         changed, _, before = self.labels.get(f"{PREFIX}scoped", "0 ").partition(" ")
         scope = before if time() < float(changed) + SCOPE_AFTER else self.text("DeduplicationScope")
         return scope == "messageGroup"
 
     def is_in(self, place: Place) -> bool:
-        """Whether the queue is of that place; one that Python made is of all."""
+        """Whether the queue belongs to that account and region; a queue made by Python belongs to all."""
         account, region = (self.labels.get(f"{PREFIX}{name}") for name in ("account", "region"))
         return account in (None, place.account) and region in (None, place.region)
 
@@ -144,7 +144,7 @@ class Settings:
 
 
 def checked(given: Mapping[str, str], fifo: bool, there: Mapping[str, str]) -> dict[str, str]:
-    """Return attributes that a client sets, if the queue may have them; `there` are those that it has."""
+    """Return attributes that a client sets, if the queue may have them; `there` are its attributes now."""
     found = {}
     for name, text in ((name.strip(), text) for name, text in given.items()):
         attribute = KEPT.get(name)
@@ -223,7 +223,7 @@ def redrive_policy(text: str) -> tuple[str, int]:
 
 
 def wanted(names: list[str]) -> list[str]:
-    """Return the names of attributes that a client asks for, if there are such."""
+    """Return the names of attributes that a client asks for; refuse unknown ones."""
     for name in names:
         if name not in model.values("QueueAttributeName"):
             raise unknown_attribute(name)

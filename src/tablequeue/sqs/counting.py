@@ -10,7 +10,7 @@ from tablequeue.model.states import LiveState
 
 COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 MOST_IN_FLIGHT = 120_000
-# Messages that are looked at to tell those whose visibility timeout or delay is over from the others, and at once.
+# The most messages that are read to find those with an ended visibility timeout or delay, and the number read at once.
 MOST_COUNTED = 1000
 AT_ONCE = 100
 # Seconds between two looks at a queue that is full.
@@ -18,7 +18,7 @@ LOOK_EVERY = 1.0
 
 
 async def counts(queue: AsyncQueue) -> dict[str, str]:
-    """Return how many messages are visible, in flight and delayed; what is over counts as visible."""
+    """Return how many messages are visible, in flight and delayed; after its timeout or delay a message is visible."""
     stats = await queue.stats()
     now = datetime.now(UTC)
     back = due = behind = 0
@@ -39,8 +39,8 @@ async def counts(queue: AsyncQueue) -> dict[str, str]:
 class InFlight:
     """Whether a queue has as many messages in flight as it may have.
 
-    The messages are counted when as many were received in this process as there was room for at the last count. So
-    endpoints that receive at once may go above the limit together, each by that room.
+    The messages are counted again when this process has received as many as the last count left room for. So several
+    endpoints that receive at once may together exceed the limit, each by that number.
     """
 
     def __init__(self, queue: AsyncQueue) -> None:

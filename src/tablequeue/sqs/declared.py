@@ -20,7 +20,7 @@ def declared(path: Path) -> dict[str, dict[str, Any]]:
     """Return the parameters of CreateQueue for each queue of a file; `BadInput` if it cannot be read.
 
     A table of the file is a queue with its attributes: `[orders]`, `VisibilityTimeout = 60`. The name of a FIFO queue
-    says that it is one. In a redrive policy the dead-letter queue may be named: `RedrivePolicy = {queue = "dead",
+    ends with .fifo. In a redrive policy the dead-letter queue may be named: `RedrivePolicy = {queue = "dead",
     maxReceiveCount = 3}`. `tags` are a table.
     """
     remedy = "Write a table for each queue: [orders], and below it VisibilityTimeout = 60; ['orders.fifo'] in quotes."
@@ -52,7 +52,7 @@ def declared(path: Path) -> dict[str, dict[str, Any]]:
 
 
 async def make(endpoint: Endpoint, queues: Mapping[str, Mapping[str, Any]]) -> None:
-    """Make the queues that are not there. `BadInput` for one that cannot be made, or that has other attributes."""
+    """Make the missing queues. `BadInput` for a queue that cannot be made, or that has other attributes."""
     for name in _in_order(queues):
         attributes = {}
         for key, value in queues[name]["Attributes"].items():
@@ -70,7 +70,7 @@ async def make(endpoint: Endpoint, queues: Mapping[str, Mapping[str, Any]]) -> N
 
 
 def _in_order(queues: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the names, each behind that of its dead-letter queue. Of a ring one has no place: it is refused."""
+    """Return the names, each behind the name of its dead-letter queue. A circle of queues is refused."""
     ordered: dict[str, None] = {}
 
     def put(name: str, behind: frozenset[str]) -> None:
@@ -90,11 +90,11 @@ def _target(policy: Any) -> str | None:
         value = json.loads(policy) if isinstance(policy, str) else policy
         return str(value["queue"] if "queue" in value else value["deadLetterTargetArn"]).rpartition(":")[2]
     except (ValueError, TypeError, KeyError):
-        return None  # what is wrong with it is said when the queue is made
+        return None  # its error is reported when the queue is made
 
 
 def _plain(value: Any) -> bool:
-    """Whether a value of TOML has a text in JSON: dates and times have none."""
+    """Whether a value of TOML can be written as JSON: dates and times cannot."""
     try:
         json.dumps(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""What all operations work with: the queues, the settings of the endpoint, and one call."""
+"""The objects that all operations use: the queues, the settings of the endpoint, and one call."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Result = dict[str, Any]
 
 
 class Endpoint:
-    """The state of one endpoint. All of it is in this process and may be lost: what must stay is in the database."""
+    """The state of one endpoint. All of it is in this process and may be lost: durable state is in the database."""
 
     def __init__(self, db: AsyncDatabase, account: str, region: str, strict: bool = False) -> None:
         self.db = db
         self.place = Place(account, region)
         self.strict = strict
         self.deleted: dict[tuple[Place, str], float] = {}
-        """When queues were deleted here, by place and name, for an endpoint that is strict."""
+        """When queues were deleted here, by place and name, for a strict endpoint."""
         self.queues = Queues(db)
         self.attempts = Attempts()
         self.housekeeping = Housekeeping(self.queues)
@@ -45,7 +45,7 @@ class Call:
     base       the URL of the endpoint, as the client reached it.
     trace      the header X-Amzn-Trace-Id of the request; None without it.
     in_xml     whether the answer is XML, which cannot have every character.
-    claimed    what a receive has claimed, to release it if the response cannot be sent.
+    claimed    the messages that a receive has claimed, to release them if the response cannot be sent.
     """
 
     endpoint: Endpoint

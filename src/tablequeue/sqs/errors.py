@@ -8,10 +8,10 @@ from typing import Any
 from tablequeue.errors import Conflict, ConnectionLost, Locked, Unreachable
 
 PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
-"""Errors of the database after which it does well to try again."""
+"""Errors of the database after which a client should try again."""
 _PREFIX = "AWS.SimpleQueueService."
 
-# The name of an error in JSON, its code in the query protocol where that is another one, and its status if not 400.
+# The name of an error in JSON, its code in the query protocol if that differs, and its status if not 400.
 _CODES: dict[str, tuple[str, int]] = {
     "BatchEntryIdsNotDistinct": (f"{_PREFIX}BatchEntryIdsNotDistinct", 400),
     "BatchRequestTooLong": (f"{_PREFIX}BatchRequestTooLong", 400),
@@ -43,8 +43,8 @@ _COMMON = ("Exception", "InvalidAction", "SerializationException", "UnknownOpera
 class SqsError(Exception):
     """A request cannot be answered.
 
-    name      what JSON calls the error: `QueueDoesNotExist`.
-    code      what the query protocol calls it: `AWS.SimpleQueueService.NonExistentQueue`.
+    name      the error's name in JSON: `QueueDoesNotExist`.
+    code      the error's name in the query protocol: `AWS.SimpleQueueService.NonExistentQueue`.
     status    the status of the response.
     """
 
@@ -61,7 +61,7 @@ class SqsError(Exception):
 
     @property
     def type(self) -> str:
-        """What JSON has as `__type`."""
+        """The value of `__type` in JSON."""
         common = self.name.endswith(_COMMON) and self.name != "ResourceNotFoundException"
         return f"{'com.amazon.coral.service' if common else 'com.amazonaws.sqs'}#{self.name}"
 

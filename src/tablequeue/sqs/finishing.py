@@ -96,9 +96,9 @@ async def _finished(
     lost: Lost,
     seconds: int | None = None,
 ) -> list[SqsError | None]:
-    """Finish what receipt handles stand for, in one call of the queue; return the error of each, or None.
+    """Finish the claims of receipt handles, in one call of the queue; return the error of each, or None.
 
-    `seconds` is the new visibility timeout, where that is what changes.
+    `seconds` is the new visibility timeout, if that changes.
     """
     errors: list[SqsError | None] = []
     handles: dict[str, Handle] = {}
@@ -135,13 +135,13 @@ async def _finished(
 
 
 async def _there(hosted: Hosted, handles: Iterable[Handle], all: bool) -> dict[int, Message | None]:
-    """Return the messages of handles whose lease has ended, unless it was extended; with `all` those of all handles."""
+    """Return the messages of handles with an ended lease, unless it was extended; with `all`, of all handles."""
     now = datetime.now(UTC).timestamp()
     return {handle.id: await hosted.queue.find(handle.id) for handle in handles if all or handle.end <= now}
 
 
 def _too_long(message: Message, seconds: int) -> bool:
-    """Whether so many seconds more make a message invisible for longer than it may be since its receive."""
+    """Whether these seconds make a message invisible for longer since its receive than SQS allows."""
     received = message.popped_at
     return received is not None and (datetime.now(UTC) - received).total_seconds() + seconds > LONGEST_VISIBILITY
 
@@ -161,7 +161,7 @@ def _extend(seconds: int) -> Callable[[Hosted, list[AsyncClaim]], Awaitable[None
 
 
 async def _delete_lost(hosted: Hosted, handle: Handle, text: str) -> None:
-    """Delete a message whose visibility timeout is over, if nobody else has it now, as AWS does."""
+    """Delete a message after its visibility timeout, if no other client has it now, as AWS does."""
     there = await hosted.queue.find(handle.id)
     if there is None or there.state in ("finished", "dead"):
         return

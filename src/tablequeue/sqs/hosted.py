@@ -35,7 +35,7 @@ class Hosted:
         return self._settings
 
     def origin_of(self, headers: Mapping[str, Any]) -> Origin | None:
-        """Return where a dead letter was before it came here; None of any other message."""
+        """Return the origin of a dead letter that was moved here; None for any other message."""
         origin = Origin.of(headers)
         return None if origin is None or origin.is_from(self.queue.name, self.queue.table) else origin
 
@@ -45,19 +45,19 @@ class Hosted:
 
     @property
     def seed(self) -> str:
-        """What the ids and the receipt handles of its messages are made with."""
+        """The secret from which the ids and the receipt handles of its messages are made."""
         return self.settings.seed or self.name
 
 
 class Queues:
-    """The queues of a database, by place and name. Queues that Python made are in all places."""
+    """The queues of a database, by account, region and name. Queues made by Python are in all accounts and regions."""
 
     def __init__(self, db: AsyncDatabase) -> None:
         self.db = db
         self._open: dict[tuple[Place, str], Hosted] = {}
 
     async def open(self, place: Place, name: str, *, fresh: bool = False) -> Hosted:
-        """Return a queue; with `fresh` as the catalogue has it now. `QueueDoesNotExist` if there is none."""
+        """Return a queue; with `fresh`, read from the catalogue now. `QueueDoesNotExist` if there is none."""
         known = self._open.get((place, name))
         if known is not None and not fresh:
             return known
@@ -70,7 +70,7 @@ class Queues:
                 continue
             if known is None or known.queue.table != hosted.queue.table or known.queue.name != stored:
                 self._open[place, name] = known = hosted
-            # What is open has its statements ready.
+            # An open queue has its statements ready.
             return known if known.settings.definition == hosted.settings.definition else hosted
         self.forget(name)
         raise no_queue()
@@ -81,14 +81,14 @@ class Queues:
             del self._open[key]
 
     async def names(self, place: Place) -> list[str]:
-        """Return the names of all queues of a place, sorted."""
+        """Return the names of all queues of an account and region, sorted."""
         found = set()
         for stored in await self.db.queues():
             name = shown(stored, place)
             try:
                 await self.open(place, name)
             except SqsError:
-                continue  # it is of another place, or another process dropped it
+                continue  # it belongs to another account or region, or another process dropped it
             found.add(name)
         return sorted(found)
 
@@ -121,7 +121,7 @@ class Queues:
 
 
 def stored_names(place: Place, name: str) -> tuple[str, ...]:
-    """Return the names under which a queue may be kept: the later ones if a queue of another place has the first."""
+    """Return the names under which a queue may be kept: the later ones if another account or region uses the first."""
     return name, f"{name}@{place.region}", f"{name}@{place.account}@{place.region}"
 
 

@@ -1,4 +1,4 @@
-"""What the endpoint does from time to time: delete expired messages for good, and forget queues that are gone."""
+"""Periodic work of the endpoint: delete expired messages for good, and forget dropped queues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Housekeeping:
 
 
 async def tidy(queues: Queues) -> None:
-    """Delete the expired messages of the queues that were made through the endpoint. Forget those that are gone.
+    """Delete the expired messages of the queues that were made through the endpoint. Forget dropped queues.
 
     They keep no history, so an expired message is a dead letter there. In any other queue it stays.
     """

@@ -1,4 +1,4 @@
-"""Messages: how those of SQS are kept as messages of a queue, and how they are shown to a client again."""
+"""Messages: how messages of SQS are stored in a queue, and how they are returned to a client."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tablequeue.model.origin import ORIGIN
 from tablequeue.sqs.errors import SqsError, bad_parameter
 
 OURS = "tablequeue-sqs"
-"""The header for what neither an attribute of SQS nor a column has: `trace`, `dedup`, `group`."""
+"""The header for values that are in no attribute of SQS and in no column: `trace`, `dedup`, `group`."""
 MOST_ATTRIBUTES = 10
 _FIRST_SEQUENCE = 18_849_496_460_467_696_128
 _HANDLE = struct.Struct(">Q16sd")
 _SEAL = 8
-"""Bytes of a handle that only who knows the seed of the queue can make: an old handle still changes a visibility."""
+"""Bytes of a handle that cannot be made without the seed of the queue: an old handle still changes a visibility."""
 _TAG_BITS = 58
 _BAD_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# AWS takes letters of all alphabets after the first character. Its pages have those of ASCII only.
+# AWS takes letters of all alphabets after the first character. Its documentation allows only ASCII letters.
 _NAME = re.compile(r"[A-Za-z0-9_.-][\w.-]*")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _RESERVED = ("aws.", "amazon.")
@@ -80,7 +80,7 @@ def uuid_of(seed: str, id: int) -> str:
 
 
 def id_in(seed: str, uuid: str) -> int | None:
-    """Return the number of a message of the queue of that seed; None if the UUID is of none of its messages."""
+    """Return the number of a message of the queue of that seed; None if no message of it has the UUID."""
     value = UUID(uuid).int
     bits = value >> 80 << 74 | (value >> 64 & 0xFFF) << 62 | value & (1 << 62) - 1
     id = bits >> _TAG_BITS ^ int.from_bytes(_key(seed))
@@ -127,7 +127,7 @@ def check_body(body: str) -> None:
 
 
 def check_xml(value: Any) -> None:
-    """Raise ValueError for a text in a result that no XML can have."""
+    """Raise ValueError for a text in a result that XML cannot contain."""
     match value:
         case str():
             if bad := _BAD_CHARACTER.search(value):
@@ -140,7 +140,7 @@ def check_xml(value: Any) -> None:
 
 
 def payload_of(body: str, payload: PayloadType) -> Any:
-    """Return what to push for a body, into a queue with payloads of that type."""
+    """Return the payload for a body, in a queue with payloads of that type."""
     match payload:
         case "text":
             return body
@@ -160,7 +160,7 @@ def payload_of(body: str, payload: PayloadType) -> Any:
 def body_of(payload: Any, type: PayloadType) -> str:
     """Return the body of a message: text as it is, bytes as base64, JSON as its text.
 
-    What no body of SQS has is escaped in JSON: half a pair of surrogates, and the two characters that are none.
+    Characters that a body of SQS cannot have are escaped in JSON: lone surrogates, and two non-characters.
     """
     match type:
         case "text":
@@ -259,7 +259,7 @@ def headers_of(attributes: Mapping[str, Mapping[str, Any]], ours: Mapping[str, s
 
 
 def attributes_of(headers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the message attributes that headers are, whoever pushed them."""
+    """Return headers as message attributes, whoever pushed them."""
     return {name: _attribute(value) for name, value in headers.items() if name not in (OURS, ORIGIN)}
 
 

@@ -23,13 +23,13 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "list": (list,),
     "blob": (str, bytes),
 }
-# What the query protocol calls the entries of a list, where it is not the name of its shape without "List".
+# The names of list entries in the query protocol, if they are not the name of the shape without "List".
 _ENTRIES = {
     "MessageSystemAttributeList": "MessageSystemAttributeName",
     "StringList": "StringListValue",
     "BinaryList": "BinaryListValue",
 }
-# What it calls the entries of a map, their names and their values.
+# The names that it has for the entries of a map, and for their names and values.
 _PAIRS = {
     "QueueAttributeMap": ("Attribute", "Name", "Value"),
     "MessageSystemAttributeMap": ("Attribute", "Name", "Value"),
@@ -39,7 +39,7 @@ _PAIRS = {
 }
 
 
-# The digits of the place of an entry, as in `Entry.1`.
+# The digits of the number of an entry, as in `Entry.1`.
 LONGEST_PLACE = 9
 
 
@@ -62,19 +62,20 @@ def values(shape: str) -> frozenset[str]:
 
 
 def entries(shape: ListShape) -> str:
-    """Return what the query protocol calls the entries of a list."""
+    """Return the name of a list's entries in the query protocol."""
     return _ENTRIES.get(shape.name, shape.name.removesuffix("List"))
 
 
 def pairs(shape: MapShape) -> tuple[str, str, str]:
-    """Return what the query protocol calls the entries of a map, their names and their values."""
+    """Return the names of a map's entries, and of their names and values, in the query protocol."""
     return _PAIRS[shape.name]
 
 
 def checked(shape: Shape, value: Any, path: str = "") -> Any:
-    """Return a parameter as the operations take it: blobs are bytes, and what the model does not know is left out.
+    """Return a parameter as the operations take it: blobs are bytes, and members that the model does not know are left
+    out.
 
-    `SqsError` for a wrong type, and for a member that is required and not there.
+    `SqsError` for a wrong type, and for a required member that is missing.
     """
     if type(value) not in _TYPES[shape.type_name]:
         raise SqsError("SerializationException", f"{path or 'The request'} is not a {shape.type_name}.")
@@ -107,11 +108,11 @@ def nested(shape: Shape, fields: Mapping[str, Any]) -> Any:
             if there is not None:
                 found[name] = nested(member, there)
             elif name in shape.required_members and member.type_name in ("list", "map"):
-                found[name] = [] if member.type_name == "list" else {}  # a form has no empty ones
+                found[name] = [] if member.type_name == "list" else {}  # a form has no empty lists
         return found
     if not isinstance(fields, Mapping):
         if isinstance(shape, ListShape):
-            return [nested(shape.member, fields)] if fields else []  # a list of one may do without a number
+            return [nested(shape.member, fields)] if fields else []  # a list of one entry may have no number
         if fields == "" and isinstance(shape, MapShape):
             return {}
         return fields if shape.type_name == "string" else _scalar(shape, fields)
@@ -119,7 +120,7 @@ def nested(shape: Shape, fields: Mapping[str, Any]) -> Any:
         return [nested(shape.member, each) for each in _numbered(fields)]
     if isinstance(shape, MapShape):
         _, key, value = pairs(shape)
-        given = [fields] if key in fields else _numbered(fields)  # so may a map
+        given = [fields] if key in fields else _numbered(fields)  # a map too
         if not all(isinstance(each, Mapping) and isinstance(each.get(key, ""), str) for each in given):
             raise bad_parameter(f"The parameter of the shape {shape.name} has no names and values.")
         return {each.get(key, ""): nested(shape.value, each.get(value, "")) for each in given}

@@ -1,8 +1,8 @@
 """Message move tasks: the messages of a dead-letter queue go back, or to another queue, in the background.
 
 A task is in a label of its queue, so every endpoint of the database lists it. It runs in the endpoint that started it;
-if that ends, the task has failed, and what it has not moved stays in the queue. A cancel writes another label: the
-task, which notes its progress meanwhile, cannot undo it.
+if that ends, the task has failed, and messages not yet moved stay in the queue. A cancel writes another label, so the
+task, which writes its progress meanwhile, cannot undo it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = logging.getLogger("tablequeue.sqs")
 
 MOST_LISTED = 10
 KEPT = 10
-"""The last tasks of a queue are kept."""
+"""The number of last tasks that a queue keeps."""
 FASTEST = 500
 STEP = 1000
 """Messages that are moved at once, if the rate allows it."""
 STALE = 60
-"""Seconds after which a running task without a note has failed: its process has ended."""
+"""Seconds after which a running task that has written no progress has failed: its process has ended."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Task:
         return self.status == "RUNNING"
 
     def entry(self) -> Result:
-        """Return what ListMessageMoveTasks says of it."""
+        """Return its entry in ListMessageMoveTasks."""
         found: Result = {
             "TaskHandle": self.handle if self.status == "RUNNING" else None,
             "Status": self.status,
@@ -169,7 +169,7 @@ def _tasks_of(source: Hosted) -> list[Task]:
 
 
 async def _note(source: Hosted, task: Task) -> None:
-    """Write down a task: in the place of what was noted of it, or as the newest."""
+    """Write a task into the label: in place of its last entry, or as the newest."""
     task.noted = round(time() * 1000)
     others = [each for each in _tasks_of(source) if each.id != task.id]
     tasks = [task, *others][:KEPT]
@@ -183,7 +183,7 @@ async def _run(endpoint: Endpoint, source: Hosted, destination: Hosted | None, t
             try:
                 await _advance(endpoint, source, destination, task)
                 failures = 0
-            except PASSING as error:  # what a lost answer tells of is not counted
+            except PASSING as error:  # messages moved by a call with a lost answer are not counted
                 failures += 1
                 log.warning("%s: %s", source.name, error)
                 await asyncio.sleep(backoff(failures))
@@ -197,7 +197,7 @@ async def _run(endpoint: Endpoint, source: Hosted, destination: Hosted | None, t
 
 
 async def _advance(endpoint: Endpoint, source: Hosted, destination: Hosted | None, task: Task) -> None:
-    """Move some messages, and note it; or end the task."""
+    """Move some messages, and write the progress; or end the task."""
     if await _is_cancelled(endpoint, source, task):
         task.status = "CANCELLED"
         return
@@ -230,10 +230,10 @@ async def _step(endpoint: Endpoint, source: Hosted, destination: Hosted | None, 
 
 
 async def _waiting(source: Hosted, number: int) -> list[Message]:
-    """Return messages that no receive holds, those whose visibility timeout is over among them."""
+    """Return messages that no receive holds, also messages with an ended visibility timeout."""
     messages = await source.queue.peek(number)
     if not messages:
-        # A claim that finds too little makes them ready.
+        # A claim that finds too few messages makes them ready.
         await source.queue.release_many(await source.queue.pop_many(1))
         messages = await source.queue.peek(number)
     if source.settings.fifo and len(messages) < number:
@@ -242,15 +242,15 @@ async def _waiting(source: Hosted, number: int) -> list[Message]:
 
 
 async def _is_cancelled(endpoint: Endpoint, source: Hosted, task: Task) -> bool:
-    """Note the progress; return whether somebody cancelled the task."""
+    """Write the progress; return whether a client cancelled the task."""
     there = await endpoint.queues.open(source.place, source.name, fresh=True)
     await _note(there, task)
     return there.settings.labels.get(label("cancelled_move")) == task.id
 
 
 async def _tell(endpoint: Endpoint, source: Hosted, task: Task) -> None:
-    """Note the progress, if the queue is there."""
+    """Write the progress, if the queue still exists."""
     try:
         await _note(await endpoint.queues.open(source.place, source.name, fresh=True), task)
     except (SqsError, TablequeueError):
-        return  # the queue is gone, or the database: nobody can ask for the task
+        return  # the queue or the database is gone: no client can ask for the task

@@ -20,16 +20,16 @@ def refuse_pages(headers: Mapping[str, str]) -> None:
             "The request names a host that is not this machine. Call localhost, or run the endpoint with credentials.",
         )
     origin = headers.get("origin")
-    # A browser sends no origin with GET. One of this machine may be of another site: localhost:3000 and 127.0.0.1.
+    # A browser sends no origin with GET. A page of this machine may be of another site: localhost:3000 and 127.0.0.1.
     site = headers.get("sec-fetch-site", "none") if origin is None else "none"
     if site not in ("none", "same-origin") or (origin is not None and not _is_here(origin)):
         raise SqsError("AccessDenied", "The request is of a web page. Run the endpoint with credentials, and sign it.")
 
 
 def refuse_pages_of_network(method: str, headers: Mapping[str, str]) -> None:
-    """Refuse a request that may be of a web page, where every client of a private network may use the endpoint.
+    """Refuse a request that may be of a web page, if every client of a private network may use the endpoint.
 
-    A page can send a GET without a word of its own to an address of the network, and to a name of its own that has such
+    A page can send a GET without any sign of its origin to an address of the network, or to its own host name with such
     an address. Any POST of a page has an origin. SDKs send POST without one.
     """
     if _is_here(f"//{headers.get('host', '')}"):

@@ -10,11 +10,11 @@ from typing import Any
 
 
 def forked(number: int) -> int:
-    """Go on in so many processes; return which of them this is, from 0.
+    """Go on in this number of processes; return the number of the process, from 0.
 
     This process itself does not return. It passes signals to end on to the others, and exits when all have ended. If
     one of them ends by itself, the others are ended and the status is 1, so whoever started the program starts it anew.
-    If this process is killed, they end too. Nothing may be open that a fork breaks, as a database.
+    If this process is killed, they end too. Nothing that a fork breaks may be open, such as a database.
     """
     children: set[int] = set()
     told = False

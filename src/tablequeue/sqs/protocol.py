@@ -19,12 +19,12 @@ VERSION = "2012-11-05"
 NAMESPACE = f"http://queue.amazonaws.com/doc/{VERSION}/"
 TARGET = "AmazonSQS."
 NO_QUEUE_OF_VERSION = "The specified queue does not exist for this wsdl version."
-"""What this protocol says for `NO_QUEUE`."""
+"""The error text of this protocol for `NO_QUEUE`."""
 # Fields of a query, and the parts of the name of one.
 MOST_FIELDS = 10_000
 MOST_PARTS = 8
 _ESCAPED = {"\r": "&#xD;", '"': "&quot;"}
-# Operations that are about no queue that is there, so a queue's own URL does not take them.
+# Operations that do not need an existing queue, so a queue's own URL does not take them.
 _OF_NO_QUEUE = ("CreateQueue", "ListQueues")
 
 
@@ -142,7 +142,7 @@ class QueryInJson(Query):
         inner: dict[str, Any] = {}
         if operation.output_shape is not None:
             inner[f"{name}Result"] = found = _listed(operation.output_shape, result)
-            if name == "ReceiveMessage":  # with another name than in the model, and there in any case
+            if name == "ReceiveMessage":  # with another name than in the model, and always present
                 found["messages"] = found.pop("Messages", None)
         document = {f"{name}Response": inner | {"ResponseMetadata": {"RequestId": id}}}
         return Answer(200, "application/json", json.dumps(document).encode())

@@ -44,7 +44,7 @@ async def create_queue(call: Call) -> Result:
         there = await _made(call, name, fifo, set, new_tags)
     current = _kept(there)
     for attribute, text in set.items():
-        kept = current.get(attribute, there.settings.text(attribute) or "")  # some are kept and not shown
+        kept = current.get(attribute, there.settings.text(attribute) or "")  # some are stored and not shown
         if attribute != "FifoQueue" and not _same(attribute, kept, text):
             raise SqsError(
                 "QueueNameExists",
@@ -95,7 +95,7 @@ async def purge_queue(call: Call) -> Result:
         words = f"Only one PurgeQueue operation on {hosted.name} is allowed every {PURGE_EVERY} seconds."
         raise SqsError("PurgeQueueInProgress", words)
     open = await call.endpoint.queues.open(hosted.place, hosted.name)
-    # Ids of FIFO queues are not taken any more: the label is a part of their keys.
+    # Deduplication ids of FIFO queues are free again: the label is a part of their keys.
     await open.queue.alter(labels={label("purged"): str(time())})
     await open.queue.purge(in_progress=True)
     open.waiters.wake()
@@ -128,9 +128,9 @@ async def set_queue_attributes(call: Call) -> Result:
 
 
 async def altered(call: Call, hosted: Hosted, options: Mapping[str, Any]) -> None:
-    """Change the definition and the labels of a queue, and note when."""
+    """Change the definition and the labels of a queue, and store the time."""
     labels = {label("modified"): str(int(time())), **options.get("labels", {})}
-    # Through the queue that is open here: so it holds at once.
+    # Through the queue that is open here, so the change takes effect at once.
     open = await call.endpoint.queues.open(hosted.place, hosted.name)
     await open.queue.alter(**{**options, "labels": labels})
 
@@ -194,7 +194,7 @@ async def _dead_letters(call: Call, place: Place, name: str, fifo: bool, policy:
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     arn, most = attributes.redrive_policy(policy)
     if arn == place.arn(name):
-        # Its own dead-letter queue, which AWS allows: what was received too often stays where it is.
+        # Its own dead-letter queue, which AWS allows: a message received too often stays where it is.
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     try:
         target = await call.endpoint.queues.open(*of_arn(arn), fresh=True)
@@ -215,7 +215,7 @@ def _is_its_own(hosted: Hosted) -> bool:
 
 
 def _allowed(arn: str, target: Hosted) -> bool:
-    """Whether a queue may send its dead letters to another one, by the policy of that."""
+    """Whether a queue may send its dead letters to another one, by the other queue's policy."""
     policy = json.loads(target.settings.text("RedriveAllowPolicy") or "{}")
     match policy.get("redrivePermission", "allowAll"):
         case "denyAll":

@@ -25,7 +25,7 @@ log = logging.getLogger("tablequeue.sqs")
 LONGEST_WAIT = 20
 MOST = 10
 UNFIT = (ValueError, TypeError)
-"""What a message raises that cannot be shown: programs push other texts and headers than SQS takes."""
+"""The errors of a message that cannot be returned: programs push texts and headers that SQS does not allow."""
 
 
 async def receive_message(call: Call) -> Result:
@@ -67,14 +67,14 @@ async def receive_message(call: Call) -> Result:
 
 
 async def _set_apart(hosted: Hosted, claim: AsyncClaim, error: Exception) -> None:
-    """Make a message a dead letter that no client of the protocol can read: those behind it are received."""
+    """Make a message that no client of the protocol can read a dead letter: messages behind it are received."""
     log.warning("%s: message %d cannot be received: %s", hosted.name, claim.id, error)
     with suppress(LeaseLost):
         await claim.fail(f"It cannot be received as a message of SQS: {error}", retry=False)
 
 
 async def _received(hosted: Hosted, number: int, lease: float, seconds: float) -> list[AsyncClaim]:
-    """Claim messages; none while as many are in flight as there may be."""
+    """Claim messages; none while the limit of messages in flight is reached."""
     if await hosted.in_flight.is_full():
         if not hosted.settings.fifo and not seconds:
             raise SqsError("OverLimit", f"The queue has {counting.MOST_IN_FLIGHT} messages in flight.")
@@ -86,7 +86,7 @@ async def _received(hosted: Hosted, number: int, lease: float, seconds: float) -
 
 
 async def _again(call: Call, hosted: Hosted, attempt: str, lease: float) -> list[AsyncClaim]:
-    """Return what the same attempt got before, invisible anew, if it still has all of it."""
+    """Return the messages that the same attempt got before, invisible anew, if it still holds all of them."""
     claims = call.endpoint.attempts.find(hosted.seed, attempt)
     try:
         if claims:

@@ -19,7 +19,7 @@ _ID = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 
 
 class Sent(NamedTuple):
-    """A message to push, and what its sender is told."""
+    """A message to push, and the answer to its sender."""
 
     message: NewMessage
     result: Result
@@ -84,7 +84,7 @@ def _check_size(hosted: Hosted, entry: Mapping[str, Any]) -> None:
 
 
 def _check_fifo(hosted: Hosted, entries: Sequence[Mapping[str, Any]], *, batch: bool = False) -> None:
-    """Refuse entries of a FIFO queue without a group, or without what tells duplicates."""
+    """Refuse entries of a FIFO queue without a group, or without a deduplication id."""
     if not hosted.settings.fifo:
         return
     if any("MessageGroupId" not in entry for entry in entries):
@@ -98,7 +98,7 @@ def _check_fifo(hosted: Hosted, entries: Sequence[Mapping[str, Any]], *, batch: 
 
 
 def _prepared(hosted: Hosted, entry: Mapping[str, Any], trace: str | None) -> Sent:
-    """Return the message that an entry is, and what to answer for it; `trace` is that of the whole request."""
+    """Return the message of an entry, and its answer; `trace` is the trace of the whole request."""
     settings = hosted.settings
     body, attributes = entry["MessageBody"], entry.get("MessageAttributes", {})
     system = entry.get("MessageSystemAttributes", {})
@@ -142,7 +142,7 @@ def _prepared(hosted: Hosted, entry: Mapping[str, Any], trace: str | None) -> Se
 
 
 def _key(settings: Settings, group: str, dedup: str) -> str:
-    """Return the deduplication key: the id, with the group and the last purge where they count."""
+    """Return the deduplication key: the id, with the group and the last purge if they matter."""
     parts = [part for part in (group if settings.by_group else "", settings.labels.get(label("purged"), "")) if part]
     return hashlib.sha256("\0".join([*parts, dedup]).encode()).hexdigest() if parts else dedup
 

@@ -1,4 +1,4 @@
-"""The server of the endpoint: it tells the application of answers that were not read."""
+"""The server of the endpoint: it tells the application when an answer was not read."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ UNREAD_WITHIN = 5.0
 
 
 def server(app: SqsApp, **options: Any) -> uvicorn.Server:
-    """Return a server of the endpoint; `options` are more of those of `uvicorn.Config`.
+    """Return a server of the endpoint; `options` are further options of `uvicorn.Config`.
 
-    It answers the receives that wait when it is to end.
+    When it is to end, it answers the waiting receives.
     """
-    # Nothing here asks who the client of a proxy is; the scheme that it has come by is in a header.
+    # The endpoint does not need the client's address behind a proxy; a header has the scheme that it used.
     return http_server.server(app, stop=app.stop, http=Connection, proxy_headers=False, **options)
 
 
@@ -32,7 +32,7 @@ class Connection(http_server.Connection):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._unread: Callable[[], None] | None = None
-        """What to do if the client has not read the last answer."""
+        """The function to call if the client has not read the last answer."""
         self._answered = 0.0
         self._ended = False
         """Whether the client has closed the connection, or is cut off because it takes too long."""
@@ -50,7 +50,8 @@ class Connection(http_server.Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        # What is closed here, after `Connection: close` or at the end of the server, says nothing of the client.
+        # A connection closed here, after `Connection: close` or at the end of the server, does not mean that the client
+        # left.
         broken = exc is not None or self._ended
         if broken and self._unread is not None and self.loop.time() - self._answered < UNREAD_WITHIN:
             self._unread()
@@ -63,7 +64,7 @@ class Connection(http_server.Connection):
         return overdue
 
     def _if_unread(self, call: Callable[[], None]) -> None:
-        if self not in self.connections:  # it went just before
+        if self not in self.connections:  # the client went just before
             call()
         self._unread, self._answered = call, self.loop.time()
 

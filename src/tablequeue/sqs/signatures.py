@@ -36,7 +36,7 @@ _TIME = "%Y%m%dT%H%M%SZ"
 
 
 class Signature(NamedTuple):
-    """A signature as a request has it. `valid` is for how long; None: as long as clocks may differ."""
+    """A signature as a request has it. `valid` is for how long it is valid; None: as long as clocks may differ."""
 
     key: str
     date: str
@@ -98,7 +98,7 @@ def _signature(headers: Mapping[str, str], query: str) -> Signature:
     who = _CREDENTIAL.fullmatch(credential)
     if who is None or who["service"] != SERVICE:
         raise incomplete
-    if not time.startswith(who["date"]) or not text.isascii():  # `compare_digest` takes no other text
+    if not time.startswith(who["date"]) or not text.isascii():  # `compare_digest` takes only ASCII text
         raise incomplete
     if not _SIGNED_HEADERS.fullmatch(signed) or "host" not in signed.split(";") or "host" not in headers:
         raise incomplete
@@ -123,7 +123,7 @@ def _check_time(signature: Signature) -> None:
 
 
 def _is_of_all(headers: Mapping[str, str], body: bytes, signature: Signature) -> bool:
-    """Whether a signature is of the operation and the body, and not only of a header that says what the body is."""
+    """Whether a signature covers the operation and the body, and not only a header about the body."""
     if "x-amz-target" in headers and "x-amz-target" not in signature.headers:
         return False
     if "x-amz-content-sha256" not in signature.headers:

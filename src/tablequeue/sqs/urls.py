@@ -1,4 +1,4 @@
-"""Where a queue is: its account, its region and its name, as the URL of a queue and a host have them."""
+"""The address of a queue: its account, its region and its name, from its URL or a host."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _REGION = r"[a-z]{2}(?:-[a-z]+)+-[0-9]"
 _IN_HOST = re.compile(rf"(?:(?:sqs|queue)\.({_REGION})|({_REGION})\.(?:sqs|queue))(?:\.|:|$)")
 _IN_PATH = re.compile(rf"(?:.*/)?({_REGION})/[0-9]{{12}}/[^/]*")
 _ARN = re.compile(r"arn:aws[a-z-]*:sqs:[^:]*:[^:]*:[^:]+")
-# Regions by their start, whose ARNs have another partition than `aws`.
+# Prefixes of regions with another partition than `aws` in their ARNs.
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 ACCOUNT = re.compile("[0-9]{12}")
 REMEMBERED = 500
-"""The characters of the longest URL whose parts are remembered."""
+"""The most characters of a URL that is kept in the cache."""
 
 
 class Place(NamedTuple):
@@ -32,7 +32,7 @@ class Place(NamedTuple):
         return f"/{self.account}/{quote(name, safe='')}"
 
     def of(self, url: str) -> tuple[Place, str]:
-        """Return the place and the name of the queue of a URL, a path, or a name alone. What it leaves out is here."""
+        """Return the place and the name of a queue by its URL, path or name. Missing parts come from this place."""
         return _parsed(self, url) if len(url) <= REMEMBERED else _parsed.__wrapped__(self, url)
 
 

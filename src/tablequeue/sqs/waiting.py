@@ -50,9 +50,9 @@ class Waiters:
         return len(self._waiting)
 
     async def receive(self, n: int, lease: float, wait: float) -> list[AsyncClaim]:
-        """Claim up to `n` messages as soon as there are any; none after `wait` seconds, or when they are closed.
+        """Claim up to `n` messages as soon as there are any; none after `wait` seconds, or after `close`.
 
-        If the task is cancelled, what was claimed for it is released.
+        If the task is cancelled, the messages claimed for it are released.
         """
         claims = await claimed(self._queue, n, lease)
         if claims or wait <= 0 or self._closed.is_set():
@@ -75,7 +75,7 @@ class Waiters:
                 self._task.cancel()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait and claim nothing, until so many seconds are over or they are closed."""
+        """Wait without a claim, until these seconds are over or `close` is called."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closed.wait(), seconds)
 
@@ -84,7 +84,7 @@ class Waiters:
         self._waiter_wake()
 
     def close(self) -> None:
-        """Answer all that wait with nothing, and let nobody wait from now on."""
+        """Answer all waiting receives with no message, and let no receive wait from now on."""
         self._closed.set()
         for waiting in self._waiting:
             waiting.claims.set_result([])
@@ -114,7 +114,7 @@ class Waiters:
             self._task = asyncio.create_task(self._serve()) if self._waiting else None  # some came meanwhile
 
     async def _look(self, waiter: AsyncWaiter) -> None:
-        """Hand messages to the first that waits; if there are none, wait for some."""
+        """Hand messages to the first waiting receive; if there are none, wait for some."""
         head = self._waiting[0]
         claims = await claimed(self._queue, head.n, head.lease)
         if not claims:
@@ -133,7 +133,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def give_back(queue: AsyncQueue, claims: list[AsyncClaim]) -> None:
-    """Release claims whose client is gone; the receive does not count."""
+    """Release the claims of a client that is gone; the receive does not count."""
 
     async def release() -> None:
         try:
@@ -148,9 +148,9 @@ def give_back(queue: AsyncQueue, claims: list[AsyncClaim]) -> None:
 
 
 async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
-    """Claim up to `n` messages; for a lease of 0 the caller ends it, when it has shown them.
+    """Claim up to `n` messages; if the lease is 0, the caller ends it after it has returned them.
 
-    In a FIFO queue: as many as there are of one group, and then of the next groups. Groups take turns.
+    In a FIFO queue: first all ready messages of one group, then of the next groups. Groups take turns.
     """
     run: Literal["open", False] = "open" if queue.definition.needs_groups else False
     claims = await queue.pop_many(n, lease=lease or 30.0, same_group=run)

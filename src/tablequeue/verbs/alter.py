@@ -38,7 +38,7 @@ def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
         target = _target(engine, cursor, name, definition, before)
         if target is not None and before.dead_letter_to is None and awaited(cursor, table, {}):
             raise BadInput(
-                f"Messages wait for those of {name!r}, whose dead letters would leave it as if they were finished.",
+                f"Messages wait for messages of {name!r}; if these die, they would count as finished.",
                 "Alter the queue when none waits.",
             )
         there = table.redefined(definition, name, target)

@@ -23,7 +23,7 @@ class Cancellation:
     """What `cancel` has done. Each given id is in one of the three lists.
 
     cancelled   the messages that waited, or were dead letters: they have left the queue.
-    told        the messages in progress, whose consumers are told to stop.
+    told        the messages in progress: their consumers are told to stop.
     unknown     ids that no message in the queue has: it is finished or deleted, or never existed.
     """
 

@@ -73,7 +73,7 @@ def same(there: Table, definition: Definition) -> Table:
         if fixed(there.definition, definition) is None:
             way = "alter it, by alter() or `queue alter`: its messages stay."
         raise QueueDiffers(
-            f"The {kind} {there.name!r} is there with another definition ({'; '.join(differences)}).",
+            f"The {kind} {there.name!r} exists with another definition ({'; '.join(differences)}).",
             f"Open it with {kind}(); or {way}",
         )
     return there

@@ -48,7 +48,7 @@ SAME_GROUP = Ways(
 TAKE = Ways(
     {
         "batches": Refusal(
-            "The {queue} has batches, whose messages are not taken.",
+            "The {queue} has batches: their messages cannot be taken.",
             "Pop the message and complete it, both with connection=.",
         )
     }
@@ -56,7 +56,7 @@ TAKE = Ways(
 PREFETCH = Ways(
     {
         "at_most_once": Refusal(
-            "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
+            "prefetch does not go with at_most_once: messages not yet handed over would be lost.", "Leave prefetch out."
         )
     }
 )
@@ -165,7 +165,7 @@ def check_take(context: Context, n: int, now: datetime | None, connection: Conne
     """Return the parameters of a take. Refuse wrong arguments before the call joins the caller's transaction."""
     if connection is None:
         raise BadInput(
-            "take() needs the connection whose transaction the message goes with.",
+            "take() needs a connection: the message is removed in its transaction.",
             "Give a connection, or use pop() and complete().",
         )
     check(context.table, TAKE)

@@ -29,7 +29,7 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
     reasons = {
         f"{target!r} is a {theirs.kind}.": theirs.kind != "queue",
         "A queue cannot send its dead letters to itself.": target == name,
-        f"The payload of {target!r} is {theirs.payload}, and that of {name!r} {definition.payload}.": (
+        f"The payload of {target!r} is {theirs.payload}, and {name!r} has {definition.payload}.": (
             theirs.payload != definition.payload
         ),
         f"In {target!r} one dead letter would wait for another: it is strict, or has groups.": (

@@ -40,7 +40,7 @@ class Claimed(Protocol):
 
 
 Dependency: TypeAlias = int | tuple[str, int] | Claimed
-"""What a message waits for: the id of a message of the same queue, the name of a queue and an id, or a claim."""
+"""A message to wait for: the id of a message of the same queue, the name of a queue and an id, or a claim."""
 
 GIVE = "Give a list of ids, of pairs of the name of a queue and an id, or of claims."
 HOLDS = Ways(

@@ -109,7 +109,7 @@ def _indexes(context: Context) -> Iterator[Words]:
         options += f" --table {owner.table_name}"
     for name in context.run(context.engine.checks.missing_indexes, {}):
         yield (
-            f"The index {name} is missing: what it serves reads the whole table.",
+            f"The index {name} is missing: statements that need it read the whole table.",
             f"Make it again as `tablequeue sql create {shlex.quote(table.name)}{options}` has it.",
         )
 
@@ -212,7 +212,7 @@ def _behind(context: Context) -> Iterator[Words]:
         if age > BEHIND or end - floor > MANY:
             yield (
                 f"It holds back the last {end - floor} messages of its topic, the first of them for {_hours(age)}: the "
-                f"topic keeps what a subscription has not finished. {_size(log)}",
+                f"topic keeps messages that a subscription has not finished. {_size(log)}",
                 "Start its consumers; or let it skip messages, or drop it: `tablequeue topic seek` and `unsubscribe`.",
             )
     elif lag.seconds is not None and lag.seconds > keep / 2:

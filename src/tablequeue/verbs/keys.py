@@ -15,10 +15,10 @@ from tablequeue.verbs.context import Context, Params
 def push_each(
     context: Context, cursor: Cursor, table: Table, params: Params, rows: Sequence[Params], *, renew: bool
 ) -> list[Any]:
-    """Push each of the rows whose key is free, in the transaction of the cursor, which takes the keys too.
+    """Push each row that has a free key, in the transaction of the cursor, which takes the keys too.
 
-    Return the ids in the same order; None for a row whose key is taken, also by an earlier row. With `renew` an expired
-    key may be taken from an unfinished message, which then has no key.
+    Return the ids in the same order; None for a row with a taken key, also if an earlier row took it. With `renew` an
+    expired key may be taken from an unfinished message, which then has no key.
     """
     messages = context.messages
     first = {row["key"]: place for place, row in reversed([*enumerate(rows)]) if row["key"] is not None}

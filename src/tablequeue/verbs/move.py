@@ -134,7 +134,7 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         )
     if mine.payload != theirs.payload:
         raise BadInput(
-            f"The payloads of {name!r} are {mine.payload}, and those of {other!r} are {theirs.payload}.",
+            f"The payloads of {name!r} are {mine.payload}, and {other!r} has {theirs.payload}.",
             "Move them to a queue with the same payload type.",
         )
     if mine.groups != theirs.groups:
@@ -148,7 +148,7 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         )
     if context.run(awaited, {}):
         raise BadInput(
-            f"Messages wait for those of {name!r}, and would take the moved messages as finished.",
+            f"Messages wait for messages of {name!r}, and would count the moved ones as finished.",
             "Move them when none waits.",
         )
 

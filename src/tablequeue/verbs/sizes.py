@@ -35,7 +35,7 @@ def sizes(runner: Runner) -> list[TableSize]:
 
 
 def _owner(table: str, owners: dict[str, str]) -> str | None:
-    """Return the name of the queue that has a table. A table of a subscription begins as that of its topic does."""
+    """Return the name of the queue that has a table. The name of a subscription's table begins with its topic's."""
     stem = table.removesuffix(HISTORY)
     while stem not in owners and PART in stem:
         stem = stem.rpartition(PART)[0]

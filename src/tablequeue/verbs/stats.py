@@ -20,7 +20,7 @@ from tablequeue.verbs.context import Context, Params, seconds
 MOST = 50_000
 # Pushed messages that are read first, then ten times as many: mostly the first ones reach further back than the window.
 FIRST = 1000
-# Messages of each state in the queue whose failed attempts are counted.
+# The most messages of each state in the queue for which failed attempts are counted.
 LIVE = 10_000
 # Finished messages that are counted; of more the engine has an estimate. `stats_history` has the same number.
 COUNTED = 100_000
@@ -91,7 +91,7 @@ class Lag:
     """How far a subscription is behind its topic.
 
     messages   messages that no consumer has claimed.
-    seconds    the age of the first of them that is ready; None if there is none.
+    seconds    the age of the first ready one; None if none is ready.
     """
 
     messages: int

@@ -298,7 +298,7 @@ def _gone(topic: Table) -> QueueNotFound:
 
 
 def _offset_at(context: Context, time: datetime) -> int:
-    """Return the first offset whose message was pushed at a time or later; by halves: offsets grow with time."""
+    """Return the first offset with a message pushed at a time or later; by halves: offsets grow with time."""
     first, end = bounds(context)
     while first < end:
         middle = (first + end) // 2

@@ -1,4 +1,4 @@
-"""Messages whose payloads cannot be read: each becomes a dead letter by itself, and the others are delivered.
+"""Messages with unreadable payloads: each becomes a dead letter by itself, and the others are delivered.
 
 They come from programs that push by SQL, or from a newer Python, which reads more than this one.
 """

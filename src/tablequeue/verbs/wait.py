@@ -28,7 +28,7 @@ BACK_OFF = (0.002, 0.1)
 PUSHING_SHARE = 0.25
 PUSHING_PAUSES = (0.002, 0.25)
 
-# Seconds between two looks of a consumer whose messages a limit of the queue holds back: the first pause, and the
+# Seconds between two looks of a consumer while a limit of the queue holds its messages back: the first pause, and the
 # longest. Nothing wakes it: pushes do not help it, and the consumer that finishes a message mostly pops the next one
 # itself. The time at which the rate allows a message is known; up to as much again is random, so that not all look at
 # once.
@@ -149,7 +149,7 @@ class Waiter:
         listening = notifier is not None and notifier.attend(self._context.table, self._on_push)
         coming = self._look()
         definition = self._context.table.definition
-        # A push may bring a message of a group that has room.
+        # A push may bring a message of a group below its limit.
         held = bool(coming.paused or (coming.held and not definition.group_limited))
         if held and not self._held:
             self.leave()

@@ -38,7 +38,7 @@ HEADERS = {
 
 
 class Session:
-    """The secrets of one run: its token, the cookies of those who are logged in, and the hidden field of every form.
+    """The secrets of one run: its token, the cookies of visitors who are logged in, and the hidden field of every form.
 
     All users share that field. All who have the token have the same rights, and nobody else sees a page with it.
     """

@@ -90,7 +90,7 @@ class Child:
             raise DiedAtStart(
                 f"A process of the handler of {self._queue!r} ended with exit code {self._await_exit(EXIT_TIMEOUT)} "
                 "before it was ready.",
-                "What it wrote says why; a script that runs a worker needs `if __name__ == '__main__':`.",
+                "Its output says why; a script that runs a worker needs `if __name__ == '__main__':`.",
             ) from None
         if error is not None:
             raise error

@@ -27,7 +27,7 @@ logger = logging.getLogger("tablequeue.worker")
 
 # Seconds that a message of a range waits for the others after its handler: as much as is prefetched for a consumer.
 GATHERING = 2 * PREFETCH_SECONDS
-# The error of an attempt whose lease has expired, as a sweep writes it.
+# The error of an attempt after its lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
 _LOST = (
     "%s: %d messages (%s) were not finished: their leases had expired, and they will be delivered again; or the "
@@ -36,7 +36,7 @@ _LOST = (
 
 
 class Ended(NamedTuple):
-    """An assignment whose handler has ended, or which was given back."""
+    """An assignment after its handler has ended, or which was given back."""
 
     fetcher: Fetcher
     assignment: Assignment

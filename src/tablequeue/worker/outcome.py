@@ -28,7 +28,7 @@ class Retry:
     """Fail the attempt. If any attempts are left, the message is ready again after `after`.
 
     after   seconds, or a timedelta; None: by the queue's backoff.
-    error   a text, or an exception, whose traceback is kept.
+    error   a text, or an exception, with its traceback.
     """
 
     after: Duration | None = None
@@ -77,7 +77,8 @@ OUTCOMES = (Done, Retry, DeadLetter, Snooze, Finished)
 
 
 def outcome_of(result: Any) -> Outcome:
-    """Return the outcome of one message from what its handler returned. A value that is not an outcome is a result.
+    """Return the outcome of one message from the value that its handler returned. A value that is not an outcome is a
+    result.
 
     Raises `BadInput` if the value shows a mistake, because completing would lose the message: a coroutine or a
     generator has not run, and an outcome's class is not an outcome.

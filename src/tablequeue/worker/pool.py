@@ -44,7 +44,7 @@ class Assignment:
     ended_at: float | None = None
     """When the consumer ended. After that the assignment only waits to be finished."""
     lost: set[int] = field(default_factory=set)
-    """The ids of messages whose leases are known to be lost."""
+    """The ids of messages that are known to have lost their leases."""
     told: set[int] = field(default_factory=set)
     """The ids of messages that are known to be cancelled."""
     interrupted: bool = False
@@ -151,7 +151,7 @@ class Pool(ABC):
 
     @abstractmethod
     def interrupt(self, assignment: Assignment) -> None:
-        """Interrupt the call of an assignment whose messages were cancelled, if it runs and that is possible.
+        """Interrupt the call of an assignment with cancelled messages, if it runs and that is possible.
 
         Note it in `interrupted`. A call that is about to begin is not interrupted. The handler may still go on, and
         complete the message.

@@ -36,7 +36,7 @@ class ProcessPool(ThreadPool):
         self._state = Condition()
         self._children: set[Child] = set()
         self._calling: dict[Assignment, Child] = {}
-        """The processes whose handlers run."""
+        """The processes that run a handler."""
 
     def stop(self) -> list[Assignment]:
         self._stopped.set()

@@ -76,7 +76,7 @@ class TaskPool(Pool):
         """When the loop last ran its other tasks, as far as the consumers know."""
         self._consumers: set[asyncio.Task[None]] = set()
         self._calling: dict[Assignment, asyncio.Task[Any]] = {}
-        """The consumers whose handlers run. Only the loop's thread changes it."""
+        """The consumers that run a handler. Only the loop's thread changes it."""
 
     def abandon(self) -> None:
         self._loop.call_soon_threadsafe(lambda: [consumer.cancel() for consumer in self._calling.values()])

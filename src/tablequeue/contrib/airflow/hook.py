@@ -34,7 +34,7 @@ class Hook(BaseHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return the words of the form in Airflow's pages."""
+        """Return the labels of the form in Airflow's pages."""
         return {
             "relabeling": {"schema": "Database"},
             "placeholders": {"extra": '{"drivername": "postgresql+psycopg"}'},
@@ -51,7 +51,7 @@ class Hook(BaseHook):
             database.engine.dispose()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Connect, and return whether that succeeds, and the words for the user."""
+        """Connect, and return whether that succeeds, and the text for the user."""
         try:
             with self.database() as database:
                 return True, f"The database answers, and has {len(database.queues())} queues."

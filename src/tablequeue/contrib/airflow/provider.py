@@ -1,4 +1,4 @@
-"""What Airflow's `MessageQueueTrigger(scheme="tablequeue", …)` finds."""
+"""The provider that Airflow's `MessageQueueTrigger(scheme="tablequeue", …)` finds."""
 
 from __future__ import annotations
 

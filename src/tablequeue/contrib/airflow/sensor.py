@@ -12,7 +12,7 @@ from tablequeue.contrib.airflow.ready import ReadyTrigger
 
 
 class Sensor(BaseSensorOperator):
-    """Succeeds when a message of the queue is ready. It hands over none: the next task pops it.
+    """Succeeds when a message of the queue is ready. It keeps no message: the next task pops it.
 
     So a message is completed by the task that has done its work, and a killed worker loses nothing.
 

@@ -43,7 +43,7 @@ class Trigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return what all watchers of a queue have in common: they share one consumer. None for a deferred task."""
+        """Return the key under which all watchers of a queue share one consumer. None for a deferred task."""
         return None if self.task_instance else (self.tablequeue_conn_id, self.queue_name)
 
     @classmethod
@@ -98,7 +98,7 @@ class Producer(SharedStreamProducer):
         return self._streaming and not self._confirmations.done()
 
     async def open_stream(self) -> AsyncIterator[tuple[Delivery, Delivery]]:
-        """Yield each message; at most IN_PROGRESS whose events are not stored. It waits until an outage is over."""
+        """Yield each message; at most IN_PROGRESS with an event not yet stored. It waits until an outage is over."""
         self._database = await aio.connect(url_of(await BaseHook.aget_connection(self._conn_id)))
         self._queue = await self._database.consumer(self._queue_name)
         check_delivery(self._queue_name, self._queue.definition)
@@ -119,9 +119,9 @@ class Producer(SharedStreamProducer):
             self._streaming = False
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Complete the messages whose events are stored, and fail or release the others.
+        """Complete the messages with a stored event, and fail or release the others.
 
-        A message whose lease was lost meanwhile is delivered again. It waits until an outage is over.
+        A message that lost its lease meanwhile is delivered again. It waits until an outage is over.
         """
         done: dict[str, list[aio.AsyncClaim]] = {"stored": [], "failed": [], "unknown": []}
         for delivery, outcome in batch:
@@ -139,7 +139,7 @@ class Producer(SharedStreamProducer):
             self._room.release()
 
     async def aclose(self) -> None:
-        """Release the messages whose events are not known to be stored."""
+        """Release the messages with an event that is not known to be stored."""
         if self._database is None:
             return
         try:

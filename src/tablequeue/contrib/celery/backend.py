@@ -34,15 +34,15 @@ T = TypeVar("T")
 
 logger = logging.getLogger("tablequeue.contrib.celery")
 
-# Seconds of the claim of a chord that is complete, besides twice the time in which its results are joined: within them
-# the callback is sent. If who claimed it was killed, another one may claim it then.
+# Seconds of the claim on a complete chord, besides twice the time for joining its results: within them the callback is
+# sent. If the process that claimed it was killed, another one may claim it after that.
 CLAIM = 30.0
-# The place of a part without an index: after the others.
+# The index of a part without one: after the others.
 LAST = 2**31 - 1
 
 
 class ResultConsumer(BaseResultConsumer):
-    """Waits for results: one of the threads of a process looks, and the others wait for what it finds."""
+    """Waits for results: one thread of a process looks, and the others wait for the results that it finds."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -50,7 +50,7 @@ class ResultConsumer(BaseResultConsumer):
         _consumers.add(self)
 
     def begin(self) -> None:
-        """Wait for nothing yet: a forked child has the results of its parent, and none of the threads that look."""
+        """Wait for nothing yet: a forked child has the results of its parent, but none of its threads."""
         self._state = Condition()
         self._looking = False
         self._deliveries = 0
@@ -71,7 +71,7 @@ class ResultConsumer(BaseResultConsumer):
         self.consume_from(initial_task_id)
 
     def on_wait_for_pending(self, result: Any, **options: Any) -> None:
-        """Look at once: a result that is there is returned whatever the time-out."""
+        """Look at once: an existing result is returned whatever the time-out."""
         self._seen.deliveries = self._deliveries
         results = result.results if isinstance(result, ResultSet) else [result]
         missing = [each.id for each in results if getattr(each, "_cache", True) is None]
@@ -80,7 +80,7 @@ class ResultConsumer(BaseResultConsumer):
             self._deliver(self._waiting.look)
 
     def drain_events(self, timeout: float | None = None) -> None:
-        """Wait until a result has come to any thread since the last call in this one, so many seconds at the most.
+        """Wait until a result has come to any thread since the last call in this one, these seconds at the most.
 
         A look that finds nothing does not end the wait: after each one, Celery reads every parent of a result that has
         not come, one by one. On SQLite every commit calls for a look.
@@ -98,7 +98,7 @@ class ResultConsumer(BaseResultConsumer):
 
     def _deliver(self, look: Callable[[], list[bytes]], timeout: float | None = None) -> None:
         with self._state:
-            if self._looking:  # what the other thread finds may be ours
+            if self._looking:  # the result that the other thread finds may be ours
                 self._state.wait(1.0 if timeout is None else timeout)
                 return
             self._looking = True
@@ -108,7 +108,7 @@ class ResultConsumer(BaseResultConsumer):
             with self._state:
                 self._looking = False
                 self._state.notify_all()
-        for body in found:  # what is called then may wait for results too
+        for body in found:  # the function called then may wait for results too
             self.on_state_change(self.backend.decode_result(body), None)
         if found:
             self._deliveries += 1
@@ -131,8 +131,8 @@ os.register_at_fork(after_in_child=_after_fork)
 class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
     """Keeps results in the database of a URL, as `tablequeue+postgresql://user:password@host/database`.
 
-    A result, and that a part of a chord has returned, are one transaction. Of the parts of a chord, one sends the
-    callback.
+    A result, and the note that its part of a chord has returned, are one transaction. One of the parts of a chord sends
+    the callback.
     """
 
     key_t = staticmethod(bytes_to_str)
@@ -215,11 +215,11 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
     # -- chords ------------------------------------------------------------------------------------------------------
 
     def apply_chord(self, header_result_args: Any, body: Any, **options: Any) -> None:
-        """Begin the chord. The results of a header with groups in it are kept, so that they get their form again."""
+        """Begin the chord. The results of a header with nested groups are kept, to restore the nesting."""
         chord = self.get_key_for_group(header_result_args[0])
         try:
             callback = ensure_bytes(self.encode([bytes_to_str(header_result_args[0]), body]))
-        except EncodeError:  # it has arguments for another serializer
+        except EncodeError:  # its arguments are for another serializer
             callback = None
         self._ensure(self.store.open_chord, chord, callback, self._chord_expiry)
         if not isinstance(header_result_args[1], _regen):
@@ -244,16 +244,16 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
 
     @property
     def _chord_expiry(self) -> float | None:
-        expires: float | None = getattr(self, "chord_expires", self.expires)  # Celery has it from 5.7 on
+        expires: float | None = getattr(self, "chord_expires", self.expires)  # Celery has this from 5.7 on
         return expires
 
     def _part(self, request: Any, state: str, result: Any) -> Returned | None:
-        """Return what a part of a chord has returned; None if the task is none."""
+        """Return the value that a part of a chord has returned; None if the task is not such a part."""
         if not request or not request.chord or not request.group or not request.id:
             return None
         place = LAST if request.group_index is None else request.group_index
         body = ensure_bytes(self.encode([bytes_to_str(request.id), state, result]))
-        # A signature that is used twice in a header has one id, and is two parts.
+        # A signature that is used twice in a header has one id, but counts as two parts.
         return Returned(self.get_key_for_group(request.group), f"{request.id}:{place}", place, body)
 
     def _finish(self, group_id: str, callback: Any) -> None:
@@ -279,7 +279,7 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
             logger.exception("The callback of chord %r was not sent: %s It is tried again.", group_id, error)
 
     def finish_abandoned(self) -> None:
-        """Finish chords whose last part was killed before it could. If the database is away, a later look does it."""
+        """Finish chords if their last part was killed before it could. If the database is away, a later look tries."""
         try:
             for body in self.store.abandoned():
                 self._finish(*self.decode(body))
@@ -287,7 +287,7 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
             logger.warning("%s Looking for complete chords again later.", error)
 
     def _joined(self, group_id: str) -> list[Any]:
-        """Return the results of the header. `ChordError` if a part of it has failed, or they cannot be joined."""
+        """Return the results of the header. `ChordError` if a part has failed, or the results cannot be joined."""
         try:
             header = GroupResult.restore(group_id, backend=self, app=self.app)
             if header is None:
@@ -320,7 +320,7 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
 
     @contextmanager
     def _returning(self) -> Iterator[None]:
-        """Note what a part of a chord returns with the result that is kept in the block."""
+        """Note the return value of a part of a chord with the result that is kept in the block."""
         self._local.returning, self._local.noted = True, None
         try:
             yield
@@ -339,7 +339,7 @@ class Backend(BaseKeyValueStoreBackend, AsyncBackendMixin):
 
 
 class _Local(local):
-    """What a thread is about to do."""
+    """The next action of a thread."""
 
     returning = False
     noted: Returned | None = None

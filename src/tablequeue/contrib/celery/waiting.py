@@ -1,4 +1,4 @@
-"""Waiting for results: until one that is waited for is stored, or the pause between two looks is over."""
+"""Waiting for results: until a result is stored, or the pause between two looks is over."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.contrib.celery")
 
-# Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. Where the
-# database notifies, they are for notifications that are lost: see engines/notifier.py.
+# Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. If the
+# database notifies, the looks are for lost notifications: see engines/notifier.py.
 PAUSES = (0.01, 0.5)
 PAUSES_WITH_NOTIFIER = (0.1, 10.0)
-# A look is followed by a rest of so many times its length, because each result may call for a look at all others.
+# A look is followed by a rest of this many times its length, because each result may cause a look at all others.
 RESTS = 3
 
 
@@ -32,9 +32,9 @@ class Waiting:
         self._event = Event()
         self._lock = Lock()
         self._seen: list[dict[str, bytes | None]] = [{} for _ in range(CHANNELS)]
-        """The keys of each channel, each with what was found last."""
+        """The keys of each channel, each with the result found last."""
         self._new: set[str] = set()
-        """Those at which the next look looks in any case."""
+        """The keys that the next look reads in any case."""
         self._notified = [False] * CHANNELS
         self._wakes = [partial(self._wake, number) for number in range(CHANNELS)]
         self._attended: set[int] = set()
@@ -42,7 +42,7 @@ class Waiting:
         self._next_look = self._rested = 0.0
 
     def _wake(self, number: int) -> None:
-        """What the notifier calls, in its thread."""
+        """The function that the notifier calls, in its thread."""
         self._notified[number] = True
         self._event.set()
 
@@ -55,7 +55,7 @@ class Waiting:
         self._event.set()
 
     def renew(self, keys: Iterable[str]) -> None:
-        """Have the next look look at the keys, also at those that were added before a fork."""
+        """Let the next look read all keys, also keys that were added before a fork."""
         with self._lock:
             for key in keys:
                 self._seen[channel(key)].setdefault(key, None)
@@ -70,11 +70,11 @@ class Waiting:
         self._seen[channel(key)].pop(key, None)
 
     def end_wait(self) -> None:
-        """End the wait of another thread, whose result may have been found."""
+        """End the wait of another thread: its result may have been found."""
         self._event.set()
 
     def wait(self, seconds: float) -> list[bytes]:
-        """Wait for a change, so many seconds at the most. Return the results that are new or have changed."""
+        """Wait for a change, these seconds at the most. Return the results that are new or have changed."""
         end = monotonic() + seconds
         if not self._new:
             woken = self._event.wait(max(0.0, min(end, self._next_look) - monotonic()))
@@ -85,14 +85,14 @@ class Waiting:
         return self.look()
 
     def look(self) -> list[bytes]:
-        """Look at the results that are new here, of which a notification came, or all if the pause is over."""
+        """Look at the results that are new here, or were notified, or at all if the pause is over."""
         self._event.clear()
         notified = {number for number in range(CHANNELS) if self._notified[number]}
         for number in notified:
             self._notified[number] = False  # first: it may be set again from now on
         with self._lock:
             new, self._new = self._new, set()
-        listening = self._attend()  # before the look: of a result after it the notifier tells
+        listening = self._attend()  # before the look: the notifier reports a result after it
         began = monotonic()
         overdue = began >= self._next_look
         called = self._used() if overdue else notified
@@ -114,7 +114,7 @@ class Waiting:
         return [*changed.values()]
 
     def tidy(self) -> None:
-        """Leave the channels of which nothing is waited for any more: who stores a result need notify nobody."""
+        """Leave the channels without waiting keys, so that a process that stores a result need not notify."""
         notifier = self._store.runner.notifier
         with self._lock:
             for number in self._attended - self._used():
@@ -129,7 +129,7 @@ class Waiting:
         return {number for number in range(CHANNELS) if self._seen[number]}
 
     def _attend(self) -> bool:
-        """Attend the channels of all keys. Return whether the database notifies of results."""
+        """Listen to the channels of all keys. Return whether the database notifies of results."""
         notifier = self._store.runner.notifier
         if notifier is None:
             return False

@@ -1,4 +1,4 @@
-"""The admin: the tasks of each queue by their state, one task with all that is known of it, and retry and cancel."""
+"""The admin: the tasks of each queue by their state, all details of one task, and retry and cancel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TaskAdmin(admin.ModelAdmin):
         """Find nothing for the pages of `ModelAdmin` itself, as history: the model has no table."""
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show the tasks of a queue in a state, and retry or cancel those that are chosen."""
+        """Show the tasks of a queue in a state, and retry or cancel chosen tasks."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         names = [backend.table_queue(name) for backend in backends() for name in sorted(backend.queues)]

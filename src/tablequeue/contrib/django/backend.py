@@ -25,19 +25,19 @@ from tablequeue.model.message import Message
 from tablequeue.model.progress import Progress
 from tablequeue.queue import Queue
 
-# What OPTIONS may have, besides `database` and `retry`: options of `Database.create_queue`.
+# The keys of OPTIONS, besides `database` and `retry`: options of `Database.create_queue`.
 DEFINED = ("lease", "max_attempts", "backoff", "history", "concurrency", "rate", "expires")
 OPTIONS = ("database", "retry", *DEFINED)
 
 
 class Backend(BaseTaskBackend):
-    """A backend for `TASKS`. Its OPTIONS, none of which is needed:
+    """A backend for `TASKS`. Its OPTIONS, which may all be left out:
 
     database   the alias of the database that has the queues; `default` if not given.
     retry      whether a task that raises is tried again, after the backoff, until it was begun `max_attempts` times.
-               False if not given: it has failed. A task whose worker dies is tried again in either case.
+               False if not given: it has failed. If its worker dies, a task is tried again in either case.
     lease, max_attempts, backoff, history, concurrency, rate, expires
-               those of `Database.create_queue`. They take effect with the next `migrate`.
+               options of `Database.create_queue`. They take effect with the next `migrate`.
     """
 
     supports_defer = True
@@ -56,7 +56,7 @@ class Backend(BaseTaskBackend):
         return {"order": "priority", "results": True, **given}
 
     def table_queue(self, queue_name: str) -> str:
-        """Return the name that the table queue of a queue of tasks has in the database."""
+        """Return the name in the database of the table queue of a queue of tasks."""
         return f"{self.alias}_{queue_name}"
 
     def queue(self, queue_name: str) -> Queue:
@@ -67,7 +67,7 @@ class Backend(BaseTaskBackend):
             raise QueueNotFound(error.cause, "Run `manage.py migrate`.") from None
 
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
-        """Push the task in the transaction that is open on Django's connection, or in one of its own."""
+        """Push the task in the open transaction of Django's connection, or in a transaction of its own."""
         self.validate_task(task)
         queue, now, token = self.queue(task.queue_name), timezone.now(), secrets.token_hex(results.TOKEN_BYTES)
         due = results.aware(task.run_after)
@@ -94,13 +94,13 @@ class Backend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult:
-        """Return what the queue, or its history, has of a task. `TaskResultDoesNotExist` if it has nothing."""
+        """Return the result of a task from the queue or its history. `TaskResultDoesNotExist` if it is in neither."""
         queue_name, queue, message = self._found(result_id)
         value = results.value_of(queue, message.id) if message.state == "finished" else None
         return results.of_message(self.alias, queue_name, message, value)
 
     def progress(self, result_id: str) -> Progress | None:
-        """Return what a task that runs reported last, by `context.progress`; None if it does not run, or without.
+        """Return the last report of a running task, by `context.progress`; None if it does not run, or has no report.
 
         `TaskResultDoesNotExist` as in `get_result`.
         """

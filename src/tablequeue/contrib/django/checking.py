@@ -1,4 +1,4 @@
-"""System checks of a backend: what its settings and its database do not allow."""
+"""System checks of a backend: errors in its settings and its database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APP = "tablequeue.contrib.django"
 
 
 class Checked(Protocol):
-    """What is checked of a backend."""
+    """The settings of a backend that are checked."""
 
     alias: str
     options: Mapping[str, Any]
@@ -31,9 +31,9 @@ class Checked(Protocol):
 
 
 def messages(backend: Checked, others: Sequence[Checked], options: Collection[str]) -> Iterator[checks.CheckMessage]:
-    """Yield the errors and warnings of one of the backends. Nothing is asked of the database.
+    """Yield the errors and warnings of one of the backends. It does not query the database.
 
-    options   what OPTIONS may have.
+    options   the allowed keys of OPTIONS.
     """
     where = f"TASKS[{backend.alias!r}]"
     if not apps.is_installed(APP):
@@ -43,7 +43,9 @@ def messages(backend: Checked, others: Sequence[Checked], options: Collection[st
         yield checks.Error(f"{where} has an unknown option {name!r}.", remedy, id="tablequeue.E002")
     try:
         if not Definition(**backend.definition()).keeps_history:
-            yield checks.Error(f"{where} keeps no history.", "Give a time that results are kept.", id="tablequeue.E003")
+            yield checks.Error(
+                f"{where} keeps no history.", "Give a time for which results are kept.", id="tablequeue.E003"
+            )
         for queue_name in backend.queues:
             check_name(backend.table_queue(queue_name))
     except TablequeueError as error:

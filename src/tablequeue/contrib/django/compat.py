@@ -1,4 +1,4 @@
-"""What this room uses of Django's tasks: `django.tasks` of Django 6, or the package `django-tasks` on Django 5.2."""
+"""The parts of Django's tasks used here: `django.tasks` of Django 6, or the package `django-tasks` on Django 5.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database of Django's settings as one of tablequeue: on Django's own connection, or by a URL for the worker."""
+"""A database of Django's settings as a `Database`: on Django's own connection, or by a URL for the worker."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tablequeue.queue import Queue
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Statements)
 
-# The databases of Django that have an engine, with SQLAlchemy's names of their drivers.
+# The databases of Django that tablequeue supports, with SQLAlchemy's names of their drivers.
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-# The parameters of Django's connections that have another place in a URL, or none.
+# The parameters of Django's connections that are no options of a URL.
 NOT_IN_QUERY = {
     "postgresql": {"dbname", "user", "password", "host", "port", "prepare_threshold"},
     "mysql": {
@@ -45,10 +45,9 @@ NOT_IN_QUERY = {
 class DjangoRunner(Runner):
     """Runs each operation on Django's connection of the thread, in the transaction that is open on it.
 
-    If that one can only be rolled back, it raises TransactionManagementError, as a query of Django does. If none is
-    open, it is a transaction of the operation's own. There are no other connections: so an enqueue is a part
-    of the request's transaction, and tests roll back what they enqueue. A message that a consumer waits for is notified
-    after the commit.
+    If that transaction can only be rolled back, it raises TransactionManagementError, as a query of Django does. If
+    none is open, the operation has its own transaction. There are no other connections: so an enqueue is a part of the
+    request's transaction, and tests roll back what they enqueue. Waiting consumers are notified after the commit.
     """
 
     def __init__(self, alias: str, sa_engine: sa.Engine) -> None:
@@ -70,10 +69,10 @@ class DjangoRunner(Runner):
             with transaction.atomic(using=self.alias, savepoint=False):
                 return self._run_within(django.connection, operation, table, params)
         except ConnectionLost:
-            django.errors_occurred = True  # so that Django looks whether it must connect again
+            django.errors_occurred = True  # so that Django checks whether it must connect again
             raise
         except QueueNotFound:
-            queue.cache_clear()  # it may have been dropped: the next call opens what has its name now
+            queue.cache_clear()  # it may have been dropped: the next call opens the queue that has its name now
             raise
 
     def run_beside(
@@ -109,7 +108,7 @@ def queue(alias: str, name: str) -> Queue:
 
 
 def url_of(alias: str) -> sa.URL:
-    """Return the URL of that database, for connections of tablequeue's own, with those OPTIONS that a URL can have."""
+    """Return the URL of that database, for connections of tablequeue's own, with the OPTIONS that a URL can have."""
     connection, driver = connections[alias], _driver(alias)
     settings = connection.settings_dict
     name, host, port = (str(settings[key]) if settings[key] else None for key in ("NAME", "HOST", "PORT"))

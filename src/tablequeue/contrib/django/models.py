@@ -1,4 +1,4 @@
-"""A model without a table, by which the admin and its permissions know tasks."""
+"""A model without a table, for tasks in the admin and its permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results: what a message tells of a task, and the ids under which Django knows it."""
+"""Results: the state of a task, from its message, and the id that Django uses for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOKEN_BYTES = 12
 # A checksum of the name of the queue, the id of the message, and the token in its headers: at most 54 characters, which
 # nobody can guess.
 _ID = re.compile(rf"([0-9a-f]{{8}})-([0-9]{{1,18}})-([0-9a-f]{{{2 * TOKEN_BYTES}}})")
-# What is no traceback of a task, and the class that it is shown as.
+# Errors that are not tracebacks of a task, and the class by which each is shown.
 LOST, ENDED = "tablequeue.errors.LeaseLost", "tablequeue.errors.HandlerFailed"
 STATUSES: Mapping[str, TaskResultStatus] = {
     "ready": TaskResultStatus.READY,
@@ -56,7 +56,7 @@ def parsed(result_id: str, queues: Collection[str]) -> Iterator[tuple[str, int, 
 
 
 def of_message(alias: str, queue_name: str, message: Message, value: Any = None) -> TaskResult:
-    """Return what is known of a task now. An ImportError if its function is gone."""
+    """Return the current result of a task. ImportError if its function is gone."""
     consumers = [error.consumer or "" for error in message.errors]
     if message.state in ("in_progress", "finished"):
         consumers.append(message.consumer or "")
@@ -144,20 +144,20 @@ def enqueued_at(message: Message | Claim) -> datetime | None:
 
 
 def value_of(queue: Queue, id: int) -> Any:
-    """Return what the task of a finished message returned."""
+    """Return the return value of a finished message's task."""
     context = context_of(queue)
     result = context.run(context.reads.result, {"id": id})
     return None if result is None else json.loads(result)
 
 
 def failure(error: BaseException) -> str:
-    """Return the text that is kept of an exception: the path of its class in the first line, then its traceback."""
+    """Return the text that is kept for an exception: the path of its class in the first line, then its traceback."""
     kind = type(error)
     return f"{kind.__module__}.{kind.__qualname__}\n{traceback_of(error)}"
 
 
 def task_error(text: str) -> TaskError:
-    """Return the error that such a text tells of; for what the worker wrote, one of tablequeue's own classes."""
+    """Return the error in such a text; for an error that the worker wrote, a class of tablequeue."""
     path, newline, traceback = text.partition("\n")
     if newline and "." in path and " " not in path:
         return TaskError(exception_class_path=path, traceback=traceback)

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Context(TaskContext):
-    """What a task with `takes_context` gets: Django's context, and the progress of the task."""
+    """The context of a task with `takes_context`: Django's context, and the progress of the task."""
 
     claim: Claim
 
@@ -56,8 +56,8 @@ class Context(TaskContext):
 def handle(claim: Claim) -> Finished:
     """Run the task of a message, and close connections of Django afterwards as a request does.
 
-    When it returns, the message is completed, or the attempt has failed: see `run`. An error of the task never gets out
-    of it.
+    When it returns, the message is completed, or the attempt has failed: see `run`. An error of the task is never
+    raised here.
     """
     if not apps.ready:
         django.setup()  # the process of a consumer begins with an empty Python
@@ -74,8 +74,8 @@ def run(claim: Claim) -> TaskResult | None:
     """Run the task of a message, and finish the message; return the result as it is then.
 
     `task_started` is sent before, and `task_finished` when the message is finished and the task is not tried again.
-    A crash between the two leaves the signal out, never the result. None if the message names no task that there is, or
-    if its lease was lost: then another worker has it, or will have it.
+    A crash between the two leaves the signal out, never the result. None if the message names a task that does not
+    exist, or if its lease was lost: then another worker has it, or will have it.
     """
     queue = claim.queue
     backend, queue_name = named(queue.name)
@@ -116,11 +116,12 @@ def _call(task: Task, result: TaskResult, claim: Claim) -> Any:
     try:
         value = task.call(*context, *result.args, **result.kwargs)
     finally:
-        # Else later tasks of the thread would run in it, and on SQLite its lock would keep this one from its end.
+        # Else later tasks of the thread would run in it, and on SQLite its lock would keep this task from being
+        # finished.
         if left := sorted(_in_transaction() - before):
             for alias in left:
-                with suppress(Exception):  # it may be lost
-                    connections[alias].connection.rollback()  # of one in memory, which Django does not close
+                with suppress(Exception):  # the connection may be lost
+                    connections[alias].connection.rollback()  # of a database in memory, which Django does not close
                 connections[alias].close()
                 connections[alias].connect()  # in no transaction
     if left:
@@ -150,7 +151,7 @@ def _fail(claim: Claim, backend: Backend, text: str) -> FailedState | None:
 
 
 def _until_answered(claim: Claim, finish: Callable[[], T]) -> T | None:
-    """Finish the message, again after each error of the database that may pass; None if the lease was lost.
+    """Finish the message, again after each transient error of the database; None if the lease was lost.
 
     The worker extends the lease meanwhile. If an answer was lost with its connection, the message may be finished
     already, and that too is a lost lease.

@@ -33,7 +33,7 @@ def make(alias: str) -> None:
 
 
 def drop(alias: str) -> None:
-    """Drop the queues of that database that are there, with their messages."""
+    """Drop the existing queues of that database, with their messages."""
     with _changing(alias) as changed:
         for name in sorted(_names(alias).intersection(changed.queues())):
             changed.queue(name).drop()
@@ -59,9 +59,8 @@ def after_migrate(using: str, **kwargs: Any) -> None:
 
 @contextmanager
 def _changing(alias: str) -> Iterator[Database]:
-    """Return the queues on Django's connection, if tables can be changed in its transaction; else on one of their own.
-
-    Where each DDL statement commits, it must not commit a transaction of Django's.
+    """Return the queues on Django's connection, if tables can be changed in its transaction; else on a separate one. If
+    each DDL statement commits, it must not commit a transaction of Django.
     """
     if connections[alias].features.can_rollback_ddl:
         yield database.database(alias)

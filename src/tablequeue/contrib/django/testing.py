@@ -25,8 +25,8 @@ from tablequeue.contrib.django.running import run
 def enqueued(backend: str = "default") -> Iterator[list[TaskResult]]:
     """Collect the results of the tasks that the block enqueues in a backend, in their order.
 
-    At the end of the block, tasks that were rolled back are taken out: they are in no queue, and nobody has run them.
-    Not if the block is a part of a coroutine, which cannot ask the database.
+    At the end of the block, tasks that were rolled back are removed: they are in no queue, and never ran. They stay if
+    the block is a part of a coroutine, which cannot query the database.
     """
     collected: list[TaskResult] = []
     started: set[str] = set()
@@ -52,8 +52,8 @@ def enqueued(backend: str = "default") -> Iterator[list[TaskResult]]:
 def run_tasks(backend: str = "default") -> list[TaskResult]:
     """Run the tasks that are ready in the queues of a backend, and those that they enqueue; return their results.
 
-    In this thread, on Django's connection: in the transaction of the test. A task that raises has failed, and its
-    result says how. What is to run later, or to be tried again after a backoff, stays in its queue.
+    They run in this thread, on Django's connection: in the transaction of the test. A task that raises has failed, and
+    its result has the error. Tasks that run later, or are retried after a backoff, stay in their queue.
     """
     of: Backend = task_backends[backend]
     results: list[TaskResult] = []

@@ -19,10 +19,10 @@ from tablequeue.worker.fetcher import TRANSIENT
 
 
 class Broker(dramatiq.Broker):
-    """Keeps dramatiq's messages in queues of tablequeue, which have the names of dramatiq's.
+    """Keeps dramatiq's messages in queues of tablequeue with the same names.
 
-    url       that of `tablequeue.connect`. The connection is made at the first use, not at import.
-    options   those of `Database.create_queue`, for a queue that is not there yet. `max_attempts` counts the
+    url       the URL for `tablequeue.connect`. The connection is made at the first use, not at import.
+    options   options of `Database.create_queue`, for a queue that does not exist yet. `max_attempts` counts the
               deliveries of one message, and not dramatiq's retries, which are messages.
     """
 
@@ -95,7 +95,7 @@ class Broker(dramatiq.Broker):
             self.flush(queue_name)
 
     def join(self, queue_name: str, *, timeout: int | None = None) -> None:
-        """Wait until the queue has no messages but dead letters; `QueueJoinTimeout` after `timeout` milliseconds."""
+        """Wait until the queue has only dead letters; `QueueJoinTimeout` after `timeout` milliseconds."""
         self._anew(queue_name)
         end = time.monotonic() + (float("inf") if timeout is None else timeout / 1000)
         while (stats := self.queue(queue_name).stats()).ready or stats.scheduled or stats.in_progress:
@@ -105,10 +105,10 @@ class Broker(dramatiq.Broker):
 
 
 class Work:
-    """The messages of one queue that this process works on, by their ids, whichever consumer has handed them over.
+    """The messages of one queue that this process works on, by their ids, from any consumer.
 
-    After an error dramatiq makes another consumer, and goes on with the messages of the one before. What it drops
-    is not extended any more: it is delivered again when its lease ends.
+    After an error dramatiq makes another consumer, and goes on with the messages of the old one. The lease of a dropped
+    message is not extended: it is delivered again when its lease ends.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -129,7 +129,7 @@ class Work:
         return [message.claim for ref in self._messages.valuerefs() if (message := ref()) is not None]
 
     def adopts(self, claim: Claim) -> bool:
-        """Whether the message is worked on here, under a lease that was lost: it has the new one then."""
+        """Whether the message is processed here, under a lease that was lost: then it gets the new lease."""
         message = self._messages.get(claim.id)
         if message is not None:
             message.claim = claim
@@ -143,7 +143,7 @@ class Consumer(dramatiq.Consumer):
         self._queue, self._work, self._prefetch, self._timeout = queue, work, prefetch, timeout
         self._waiter, self._room = waiter_of(queue), Event()
         self._claimed: list[Claim] = []
-        # What the consumer before this one has handed over is extended before anything is claimed.
+        # The leases of messages from the consumer before this one are extended before anything is claimed.
         self._extended_at = -float("inf") if work else time.monotonic()
 
     def __next__(self) -> Any:
@@ -177,7 +177,7 @@ class Consumer(dramatiq.Consumer):
             self._finish(message, Claim.release)
 
     def close(self) -> None:
-        """Release what was not handed over. If the database is away, it comes back when its leases end."""
+        """Release messages that were not handed over. If the database is away, they come back when their leases end."""
         self._waiter.leave()
         claimed, self._claimed = self._claimed, []
         with suppress(errors.TablequeueError):

@@ -23,10 +23,10 @@ Kind = Literal["queue", "topic"]
 
 
 class Queues:
-    """The queues and topics of an application, which they are given to by dependencies.
+    """The queues and topics of an application, which gets them by dependencies.
 
     engine   the application's Engine; or its AsyncEngine, if its sessions are async.
-    schema   that of `tablequeue.connect`.
+    schema   the schema for `tablequeue.connect`.
     """
 
     def __init__(self, engine: sa.Engine | AsyncEngine, *, schema: str | None = None) -> None:
@@ -39,7 +39,7 @@ class Queues:
         """Return a dependency that gives the queue in the session of the request.
 
         session   the application's own dependency, which gives a Session or an AsyncSession. FastAPI calls it once for
-                  each request, so an endpoint that depends on it too has the same session.
+                  each request, so an endpoint that also depends on it has the same session.
         """
         return self._dependency(("queue", name), session)
 
@@ -49,9 +49,9 @@ class Queues:
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        """Connect, and open what the dependencies give; at the end, close the connections.
+        """Connect, and open the queues of the dependencies; at the end, close the connections.
 
-        A queue that is not there is an error here, at the start of the application, and not in a request.
+        A missing queue is an error here, at the start of the application, and not in a request.
         """
         try:
             if isinstance(self._engine, sa.Engine):
@@ -79,7 +79,7 @@ class Queues:
 
 
 class InSession:
-    """A queue or a topic in the session of a request: what is pushed is committed by that session, or not at all."""
+    """A queue or a topic in the session of a request: pushed messages are committed by that session, or not at all."""
 
     def __init__(self, queue: Any, session: Any) -> None:
         self.queue = queue

@@ -1,7 +1,7 @@
 """A transport for kombu, and so a broker for Celery: queues, exchanges and bindings in a database.
 
 Import this module before the first connection, for instance where the Celery application is made. The URL of the broker
-is `tablequeue+` and that of the database: `tablequeue+postgresql://user:password@host/database`.
+is `tablequeue+` and the URL of the database: `tablequeue+postgresql://user:password@host/database`.
 """
 
 from kombu.transport import TRANSPORT_ALIASES

@@ -25,12 +25,12 @@ from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.contrib.kombu")
 
-# Messages that a consumer without a prefetch count gets at once, and the most that any gets at once.
+# Messages that a consumer without a prefetch count gets at once, and the most that any consumer gets at once.
 UNLIMITED, AT_ONCE = 10, 100
 
 
 class QoS(virtual.QoS):
-    """Counts what is not answered yet. The claims are in the holdings of the connection."""
+    """Counts messages that are not answered yet. Their claims are in the holdings of the connection."""
 
     def ack(self, delivery_tag: str) -> None:
         self.channel.holdings.complete(delivery_tag)
@@ -70,7 +70,7 @@ class QoS(virtual.QoS):
 
 
 class Receiver(NamedTuple):
-    """What takes the messages of a consumer."""
+    """The function that receives the messages of a consumer."""
 
     callback: Callable[[dict[str, Any]], Any]
     no_ack: bool
@@ -102,7 +102,7 @@ class Channel(virtual.Channel):
         self.transient: dict[str, Transient] = {}
         """The transient queues that this channel has declared, in order to make them again if they have gone."""
         self.consuming: dict[str, str] = {}
-        """The ids of its consumers of transient queues, by their tags."""
+        """The ids of this channel's consumers of transient queues, by their tags."""
         self._fetched: deque[Fetched] = deque()
 
     # -- queues ------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Channel(virtual.Channel):
         self.store.delete(queue)
 
     def after_reply_message_received(self, queue: str) -> None:
-        """Keep the queue: it goes with its last consumer."""
+        """Keep the queue: it is deleted with its last consumer."""
 
     # -- exchanges ---------------------------------------------------------------------------------------------------
 
@@ -172,13 +172,13 @@ class Channel(virtual.Channel):
         bindings = self.store.registry.bindings(exchange) if exchange else []
         if not bindings:
             return super()._lookup(exchange, routing_key, default)
-        # As it was declared here, or where the bindings were made.
+        # The exchange as it was declared here, or by the process that made the bindings.
         kind = self.exchange_types[self.state.exchanges.get(exchange, {}).get("type", bindings[0].kind)]
         table = [kind.prepare_bind(each.queue, exchange, each.routing_key, None) for each in bindings]
         return kind.lookup(table, exchange, routing_key, None) or super()._lookup(exchange, routing_key, default)
 
     def get_table(self, exchange: str) -> list[Any]:
-        """Return nothing: what has a route is in the registry."""
+        """Return nothing: the registry has the routes."""
         return []
 
     # -- publishing --------------------------------------------------------------------------------------------------
@@ -233,12 +233,12 @@ class Channel(virtual.Channel):
             self.queue_delete(queue)
 
     def make_again(self, queue: str) -> None:
-        """Make a queue that somebody has dropped while it is consumed, as a worker does that starts."""
+        """Make a queue again that was dropped while it is consumed, as a starting worker does."""
         self.store.forget(queue)
         self._new_queue(queue)
 
     def alive(self) -> bool:
-        """Tell that the consumers of transient queues are alive. Return whether there are any."""
+        """Note that the consumers of transient queues are alive. Return whether there are any."""
         for tag, consumer in [*self.consuming.items()]:
             queue = self.transient.get(self._tag_to_queue.get(tag, ""))
             if queue is not None:
@@ -247,7 +247,7 @@ class Channel(virtual.Channel):
 
     @property
     def queues(self) -> list[str]:
-        """The queues that it consumes."""
+        """The queues that the channel consumes."""
         return [*dict.fromkeys(self._active_queues)]
 
     def capacity(self) -> int:
@@ -257,7 +257,7 @@ class Channel(virtual.Channel):
         return max(0, min(self.qos.can_consume_max_estimate() - len(self._fetched), AT_ONCE))
 
     def has_much_room(self) -> bool:
-        """Whether it holds half of the messages that it may, or fewer."""
+        """Whether it holds at most half of the messages that it may hold."""
         return 2 * self.capacity() >= min(self.qos.prefetch_count, AT_ONCE)
 
     def fetch(self, queue: str, n: int) -> int:
@@ -267,19 +267,19 @@ class Channel(virtual.Channel):
         return len(claims)
 
     def hand_over(self) -> None:
-        """Hand what was fetched to the consumers. If a callback raises, the messages behind go back: none saw them."""
+        """Hand fetched messages to the consumers. If a callback raises, the later messages, not yet seen, go back."""
         try:
             while self._fetched:
                 queue, tag, message = self._fetched.popleft()
                 receiver = self.connection.receiver(queue)
-                # A message whose lease was lost meanwhile is delivered again.
+                # A message that lost its lease meanwhile is delivered again.
                 if self.holdings.complete(tag) if receiver.no_ack else self.holdings.holds(tag):
                     receiver.callback(message)
         finally:
             self._give_back()
 
     def _give_back(self, queue: str | None = None) -> None:
-        """Release what was fetched, of all queues or of one. No attempt counts."""
+        """Release fetched messages, of all queues or of one. No attempt counts."""
         fetched, self._fetched = self._fetched, deque()
         back = []
         for each in fetched:
@@ -309,7 +309,7 @@ class Channel(virtual.Channel):
         return message
 
     def _received(self, of: Queue, claims: list[Claim]) -> list[tuple[str, dict[str, Any]]]:
-        """Return the messages of claims, each with its delivery tag. What is no message becomes a dead letter."""
+        """Return the messages of claims, with their delivery tags. A payload not of kombu becomes a dead letter."""
         good = [(claim, message) for claim in claims if (message := _message(claim)) is not None]
         tags = self.holdings.add(of, [claim for claim, _ in good])
         for tag, (claim, message) in zip(tags, good, strict=True):
@@ -318,14 +318,14 @@ class Channel(virtual.Channel):
         return [(tag, message) for tag, (_, message) in zip(tags, good, strict=True)]
 
     def close(self) -> None:
-        """Cancel the consumers, and give back what is not answered."""
+        """Cancel the consumers, and give back messages that are not answered."""
         if self.holdings.inherited:
             self.closed = True
         super().close()
 
 
 def _message(claim: Claim) -> dict[str, Any] | None:
-    """Return the message of kombu; None, and a dead letter, if it is none."""
+    """Return the message of kombu; if the payload is not one, make it a dead letter and return None."""
     try:
         message = loads(claim.payload)
         if isinstance(message, dict) and isinstance(message.get("properties"), dict):
@@ -341,7 +341,7 @@ def _message(claim: Claim) -> dict[str, Any] | None:
 
 
 def _eta(headers: Mapping[str, Any]) -> datetime | None:
-    """Return when a task of Celery is due, if it says so with a zone. What cannot be read is left to the worker."""
+    """Return when a task of Celery is due, if it says so with a zone. The worker judges a time that cannot be read."""
     try:
         eta = headers.get("eta")
         due = datetime.fromisoformat(eta) if isinstance(eta, str) else eta

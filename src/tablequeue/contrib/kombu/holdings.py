@@ -36,10 +36,10 @@ class Held(NamedTuple):
 
 
 class Holdings:
-    """What one connection holds, by delivery tags. Any thread may call; a forked child holds nothing.
+    """The messages that one connection holds, by delivery tags. Any thread may call; a forked child holds nothing.
 
     lease     seconds of each claim.
-    alive     tells that the consumers of transient queues are alive. Returns whether there are any.
+    alive     notes that the consumers of transient queues are alive. Returns whether there are any.
 
     The thread ends when there is nothing to do, and begins again when there is.
     """
@@ -60,7 +60,7 @@ class Holdings:
 
     @property
     def inherited(self) -> bool:
-        """Whether this process is a fork of the one that holds the messages."""
+        """Whether this process is a fork of the process that holds the messages."""
         return os.getpid() != self._pid
 
     def add(self, queue: Queue, claims: Iterable[Claim]) -> list[str]:
@@ -107,7 +107,7 @@ class Holdings:
                 self._thread.start()
 
     def close(self) -> None:
-        """End the thread, when what was answered is completed. What is still held comes back when its lease ends."""
+        """End the thread after answered messages are completed. Messages still held come back when their leases end."""
         if self.inherited:
             return
         with self._state:
@@ -150,7 +150,7 @@ class Holdings:
                     return
 
     def _ends(self) -> bool:
-        """Tell that the consumers are alive. Return whether there are none, and nothing else to do."""
+        """Note that the consumers are alive. Return whether there are none, and nothing else to do."""
         try:
             consuming = self._alive()
         except TablequeueError as error:
@@ -182,7 +182,7 @@ _AGAIN = "It is delivered again."
 
 
 def _each_queue(held: Sequence[Held], call: Callable[[Queue, Sequence[Claim]], Sequence[Claim]]) -> list[Held]:
-    """Make a call for the claims of each queue. Return those that the calls return."""
+    """Make a call for the claims of each queue. Return the claims that the calls return."""
     by_queue: dict[Queue, list[Claim]] = defaultdict(list)
     for queue, claim in held:
         by_queue[queue].append(claim)
@@ -190,7 +190,7 @@ def _each_queue(held: Sequence[Held], call: Callable[[Queue, Sequence[Claim]], S
 
 
 def _completed(queue: Queue, claims: Sequence[Claim]) -> Sequence[Claim]:
-    """Complete messages. Return those that are to be tried again."""
+    """Complete messages. Return the ones to try again."""
     try:
         queue.complete_many(claims)
     except LeaseLost as error:

@@ -6,8 +6,8 @@ import sys
 import traceback
 from typing import Any
 
-# Tasks of Celery that have raised Reject, and what, until their messages are rejected. Others are answered already and
-# never are: the oldest ones give way.
+# Tasks of Celery that have raised Reject, with the exception, until their messages are rejected. Some messages were
+# answered before and are never rejected, so the oldest entries are removed.
 MOST = 1000
 _rejected: dict[str, str] = {}
 

@@ -1,7 +1,7 @@
-"""What exchanges, bindings and transient queues there are: three small tables beside those of the queues.
+"""The exchanges, bindings and transient queues: three small tables beside the tables of the queues.
 
-A row is found by the hash of the names in it, because no collation of all databases tells `a` from `A`, and no index of
-all of them holds three names of 255 characters. The names themselves are JSON.
+A row is found by the hash of the names in it, because not every database's collation distinguishes `a` from `A`, and
+not every database's index holds three names of 255 characters. The names themselves are JSON.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tablequeue.contrib.kombu.settings import Transient
 from tablequeue.errors import Unreachable
 
 T = TypeVar("T")
-# How often a call is tried whose transaction met another one, or whose connection the server had closed.
+# How often a call is tried if its transaction met another one, or the server had closed its connection.
 TRIES = 5
-# Milliseconds for which a deleted queue keeps its row: for so long a message may still be on its way to it.
+# Milliseconds for which a deleted queue keeps its row: in that time a message may still be sent to it.
 ON_THE_WAY = 3_600_000
 
 _metadata = sa.MetaData()
@@ -80,7 +80,7 @@ class Registry:
         self._ahead = (self._clock().timestamp() - time()) * 1000
 
     def seconds_until(self, due: datetime | None) -> float:
-        """Return how long it is until then, by the clock of the database; 0 if that time has come."""
+        """Return the time until then, by the clock of the database; 0 if that time has come."""
         return 0.0 if due is None else max(0.0, due.timestamp() - time() - self._ahead / 1000)
 
     # -- transient queues --------------------------------------------------------------------------------------------
@@ -94,12 +94,12 @@ class Registry:
             self._run(partial(_put, table=_consumers, id=consumer, values=ids))
 
     def find(self, names: Collection[str]) -> list[Transient]:
-        """Return those of the queues that are there."""
+        """Return the queues that exist."""
         rows = sa.select(_queues.c.body).where(_queues.c.id.in_(map(_hash, names)), _queues.c.until > self._after(0))
         return [Transient(**json.loads(body)) for body in self._run(lambda connection: connection.scalars(rows).all())]
 
     def leave(self, name: str, consumer: str) -> bool:
-        """Note that a consumer is gone. Return whether the queue has no other one."""
+        """Note that a consumer is gone. Return whether the queue has no other consumer."""
 
         def leave(connection: sa.Connection) -> bool:
             connection.execute(sa.delete(_consumers).where(_consumers.c.id == consumer))
@@ -169,7 +169,7 @@ class Registry:
         return int(time() * 1000 + self._ahead + seconds * 1000)
 
     def _run(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run `work` in a transaction; again if it met another one, or if the connection had been closed."""
+        """Run `work` in a transaction; run it again if it met another transaction, or if the connection was closed."""
         for left in reversed(range(TRIES)):
             try:
                 with self._engine.begin() as connection:
@@ -182,7 +182,7 @@ class Registry:
 
 
 def _put(connection: sa.Connection, table: sa.Table, id: str, values: dict[str, Any]) -> None:
-    """Change the row of that id, or insert it. If another transaction inserts it meanwhile, an IntegrityError."""
+    """Change the row of that id, or insert it. IntegrityError if another transaction inserts it meanwhile."""
     if not connection.execute(sa.update(table).where(table.c.id == id).values(values)).rowcount:
         connection.execute(sa.insert(table).values(id=id, **values))
 

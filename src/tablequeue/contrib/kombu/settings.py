@@ -1,4 +1,4 @@
-"""The transport options, and what the arguments of a declared queue mean."""
+"""The transport options, and the meaning of a declared queue's arguments."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tablequeue.model.definition import History
 
 # The least seconds that a queue stays after its last use. Its consumers renew their entry three times in that time.
 SHORTEST_LIFE = 60.0
-# Seconds that a queue stays that is deleted with its last consumer, if it never had one or that one was killed.
+# Seconds that an auto-delete queue stays if it never had a consumer, or its last consumer was killed.
 LIFE_WITHOUT_CONSUMERS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options of `transport_options`; others are kombu's own."""
+    """Options of `transport_options`; other options belong to kombu."""
 
     lease: float = 60.0
-    """Seconds until the messages of a killed consumer are delivered again. Of one that runs, leases are extended."""
+    """Seconds until the messages of a killed consumer are delivered again. A running consumer extends its leases."""
     max_attempts: int = 20
     """How often a message may be delivered without an answer before it is a dead letter. For new queues."""
     history: History = 24 * 3600.0
-    """How long finished messages stay in the history of a queue; `none`: not at all. For new queues."""
+    """How long finished messages stay in the history of a queue; `none`: no history. For new queues."""
     eta_in_table: bool = True
     """Whether a task with an ETA stays in the table until then, and not in the memory of a worker."""
 
@@ -34,7 +34,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Transient:
-    """A queue that goes when it is not used."""
+    """A queue that is deleted when it is not used."""
 
     name: str
     ttl: float | None
@@ -44,11 +44,11 @@ class Transient:
     auto_delete: bool
     """Whether it is deleted with its last consumer."""
     shared: bool
-    """Whether it is in the one table of such queues. Those with priorities have a table of their own."""
+    """Whether it is in the shared table of such queues. A queue with priorities has a table of its own."""
 
 
 def transient(name: str, auto_delete: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Transient | None:
-    """Return the queue if it goes when it is not used; None if it stays until it is deleted."""
+    """Return the queue if it is deleted when not used; None if it stays until a program deletes it."""
     expires = seconds(arguments.get("x-expires"))
     if not auto_delete and not exclusive and expires is None:
         return None
@@ -58,7 +58,7 @@ def transient(name: str, auto_delete: bool, exclusive: bool, arguments: Mapping[
 
 
 def seconds(milliseconds: Any) -> float | None:
-    """Return the seconds of a number of milliseconds, as AMQP gives it: also as a string. None if it is none."""
+    """Return milliseconds, as AMQP gives them, as seconds: also from a string. None if it is not a number."""
     try:
         return None if milliseconds is None else max(float(milliseconds) / 1000, 0.001)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The queues of kombu in one database: one table for each that stays, and one for all that are transient."""
+"""The queues of kombu in one database: one table for each durable queue, and one for all transient queues."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from tablequeue.queue import Queue
 logger = logging.getLogger("tablequeue.contrib.kombu")
 
 TRANSIENT_QUEUES = "kombu.transient"
-"""The queue of the database whose groups are the transient queues."""
-# Messages expire only if their queue has that option. In such a queue, one without an expiry gets a hundred years.
+"""The queue of the database that has the transient queues as its groups."""
+# Messages expire only if their queue has that option. In such a queue, a message without an expiry gets a hundred
+# years.
 NEVER = 100 * 365 * 86400.0
 # Seconds that finished messages of transient queues stay in the history.
 TRANSIENT_HISTORY = 60.0
-# How many messages of a transient queue are counted or purged at once.
+# The most messages of a transient queue that are counted or purged at once.
 AT_ONCE = 1000
 
 
@@ -39,9 +40,9 @@ class Outgoing(NamedTuple):
     payload: str
     priority: int
     expires: float | None
-    """Seconds until it expires, whatever its queue says."""
+    """Seconds until it expires, whatever the option of its queue."""
     due: datetime | None
-    """When a worker may have it. The time to live of its queue begins then."""
+    """When a worker may get it. The time to live in its queue begins then."""
 
 
 class Store:
@@ -54,7 +55,7 @@ class Store:
         self._lock = Lock()
         self._open: dict[str, Queue] = {}
         self._transient: set[str] = set()
-        """The transient queues that this process has declared: no table is looked for."""
+        """The transient queues that this process has declared: they need no look for a table."""
         self._users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.transient = self.db.create_queue(
             TRANSIENT_QUEUES,
@@ -75,12 +76,12 @@ class Store:
         return known
 
     def declare(self, name: str, auto_delete: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Transient | None:
-        """Make the queue, if it is not there. Return it if it is transient."""
+        """Make the queue, if it does not exist. Return it if it is transient."""
         queue = transient(name, auto_delete, exclusive, arguments)
         if queue is not None:
             self.delete_expired()
             if queue.shared and self.queue(name) is not None:
-                return None  # it was made to stay
+                return None  # it was made as a durable queue
             self.registry.declare(queue)
             if queue.shared:
                 self._transient.add(name)
@@ -99,7 +100,7 @@ class Store:
         return queue
 
     def push(self, message: Outgoing, names: Iterable[str]) -> None:
-        """Push a message to each of the queues. One that is not there is passed over, as a message without a route."""
+        """Push a message to each of the queues. A missing queue is skipped, like a message without a route."""
         gathered = _gathering.pushes.get(self.url)
         if gathered is None:
             self.push_in(None, message, names)
@@ -139,24 +140,24 @@ class Store:
             )
 
     def current(self, name: str) -> Queue | None:
-        """Return what `queue` does, but as the catalogue has it now: it may have been dropped, and made again."""
+        """Return the queue as `queue` does, but read the catalogue: it may have been dropped, and made again."""
         known, found = self._open.get(name), self._found(name)
         if found is None:
             self._open.pop(name, None)
             return None
         if known is None or not context_of(known).table.is_that_of(context_of(found).table):
             self._open[name] = known = found
-        return known  # which consumers wait for, also those of other threads
+        return known  # consumers wait for it, also in other threads
 
     def pop(self, name: str, n: int) -> tuple[Queue, list[Claim]]:
-        """Claim messages of a queue. Return them with the queue whose claims they are."""
+        """Claim messages of a queue. Return them with the queue that they were claimed from."""
         queue = self.queue(name)
         if queue is not None:
             return queue, queue.pop_many(n, lease=self._settings.lease)
         return self.transient, self.transient.pop_group(stored(name), n, lease=self._settings.lease)
 
     def size(self, name: str) -> int:
-        """Return how many messages wait; of a transient queue, as far as they are among the first thousand of all."""
+        """Return how many messages wait; for a transient queue, among the first thousand of all transient queues."""
         queue = self.current(name)
         if queue is not None:
             stats = queue.stats()
@@ -183,7 +184,7 @@ class Store:
             return  # another process was faster
 
     def delete_expired(self) -> None:
-        """Delete the transient queues that were not used for too long, and what came to deleted ones since."""
+        """Delete transient queues that were not used for too long, and messages that came to deleted queues since."""
         for queue in self.registry.expired():
             if queue.shared:
                 self.registry.delete(queue.name, later=True)
@@ -192,7 +193,7 @@ class Store:
                 self.delete(queue.name)
 
     def forget(self, name: str) -> None:
-        """Look for the queue again at its next use: it was not there."""
+        """Look for the queue again at its next use: it was missing."""
         self._open.pop(name, None)
 
     def open(self, user: object) -> None:
@@ -232,7 +233,7 @@ class Store:
         return purged
 
     def _expires(self, message: Outgoing, ttl: float | None) -> float:
-        """Return the seconds until a message expires in a queue of that time to live."""
+        """Return the seconds until a message expires in a queue with that time to live."""
         in_queue = NEVER if ttl is None else self.registry.seconds_until(message.due) + ttl
         return min(in_queue, NEVER if message.expires is None else message.expires, NEVER)
 
@@ -259,7 +260,7 @@ class Store:
 
 
 def stored(name: str) -> str:
-    """Return the name under which the database keeps a queue: what it cannot have in a name is written as in a URL."""
+    """Return the name under which the database keeps a queue: forbidden characters are written as in a URL."""
     if name == TRANSIENT_QUEUES:
         return _quoted(name[0]) + name[1:]
     inner = re.sub(r"[%/]|[^\S ]", lambda found: _quoted(found[0]), name)
@@ -282,7 +283,7 @@ def _check(queue: Queue) -> None:
 
 
 class _Gathering(local):
-    """What a thread gathers instead of pushing it, by the URLs of the databases."""
+    """The messages that a thread gathers instead of pushing them, by the URLs of the databases."""
 
     def __init__(self) -> None:
         self.pushes: dict[str, list[Callable[[Connection], None]]] = {}
@@ -293,9 +294,9 @@ _gathering = _Gathering()
 
 @contextmanager
 def gathered(url: str) -> Iterator[list[Callable[[Connection], None]]]:
-    """Gather what this thread sends to the queues of a URL in the block, instead of pushing it.
+    """Gather the messages that this thread sends to the queues of a URL in the block, instead of pushing them.
 
-    Each push is a function of the connection in whose transaction it is done.
+    Each push is a function that takes the connection for its transaction.
     """
     outer = _gathering.pushes
     pushes: list[Callable[[Connection], None]] = []

@@ -25,19 +25,19 @@ logger = logging.getLogger("tablequeue.contrib.kombu")
 
 INFINITE = float("inf")
 # Seconds between the first answer of a full channel and the next look, unless half of its messages are answered by
-# then: one claim of several messages takes as long as one of one.
+# then: a claim of several messages takes as long as a claim of one.
 GATHERING = 0.01
 
 
 class Watch:
-    """When to look into one table."""
+    """The time of the next look into one table."""
 
     def __init__(self, queue: Queue, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._waiter = waiter_of(queue, on_push=self._on_push)
         self._pushed = False
         self.called = False
-        """Whether a push came since the last look began: the next one may still back off."""
+        """Whether a push came since the last look began: the next push may still back off."""
         self.at = 0.0
         """The monotonic time of the next look."""
 
@@ -81,10 +81,10 @@ class Transport(virtual.Transport):
         self.store: Any = None
         self.holdings = Holdings(self.settings.lease, self._alive)
         self._receivers: dict[str, dict[str, Receiver]] = {}
-        """Those of the consumers of each queue, by their tags, in the order in which they came."""
+        """The receivers of each queue's consumers, by their tags, in the order in which they came."""
         self._watches: dict[Queue, Watch] = {}
         self._blocked: set[Watch] = set()
-        """Where nothing is looked for until a channel has room again."""
+        """The tables that are not read until a channel has room again."""
         self._has_room = False
         self._failures = 0
         self._first = 0
@@ -128,11 +128,11 @@ class Transport(virtual.Transport):
         self._receivers.setdefault(queue, {})[consumer_tag] = Receiver(self._callbacks[queue], no_ack)
 
     def receives_no_more(self, queue: str, consumer_tag: str) -> None:
-        """Forget the receiver of a consumer. Kombu has forgotten those of the queue's other consumers too."""
+        """Forget the receiver of a consumer. Kombu has forgotten the receivers of the queue's other consumers too."""
         self._receivers.get(queue, {}).pop(consumer_tag, None)
 
     def receiver(self, queue: str) -> Receiver:
-        """Return what takes the messages of a queue that is consumed: that of its last consumer, as with kombu."""
+        """Return the receiver of a consumed queue's messages: the receiver of its last consumer, as in kombu."""
         return [*self._receivers[queue].values()][-1]
 
     def consumes(self, queue: str) -> None:
@@ -146,7 +146,7 @@ class Transport(virtual.Transport):
         self._wakeup.set()
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Deliver what is there, or wait for it. `socket.timeout` if nothing comes in `timeout` seconds."""
+        """Deliver messages, or wait for them. `socket.timeout` if nothing comes in `timeout` seconds."""
         end = INFINITE if timeout is None else monotonic() + timeout
         while not self.deliver():
             left = end - monotonic()
@@ -158,7 +158,7 @@ class Transport(virtual.Transport):
         """Look into the tables that are due, once. Return whether a message was delivered.
 
         An error of a consumer goes on to the caller. During an outage of the database nothing is delivered: the
-        messages that are held stay so, because their leases last longer than a restart of it.
+        messages that are held stay held, because their leases last longer than a restart of the database.
         """
         try:
             in_turn = self._begun()
@@ -202,7 +202,7 @@ class Transport(virtual.Transport):
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _begun(self) -> list[tuple[Any, str, Watch]]:
-        """Begin a look: return what `_in_turn` does."""
+        """Begin a look: return the queues of `_in_turn`."""
         self._wakeup.clear()
         if self._has_room:
             self._has_room = False  # first: another thread may set it again from now on
@@ -225,8 +225,8 @@ class Transport(virtual.Transport):
         """Return the consumed queues that are due, in the order in which they are looked into, with their channels.
 
         Remote control comes before tasks: a program that revokes a task and then sends it expects that order. So a look
-        for tasks, unless it follows one that found some, looks for remote control first: the look may come before the
-        wake-ups of both pushes. When there are tasks, remote control does not back off.
+        for tasks, unless it follows a look that found tasks, looks for remote control first: the look may come before
+        the wake-ups of both pushes. When there are tasks, remote control does not back off.
         """
         queues = self._consumed()
         self._first += 1  # so that no queue is always the last one when a channel has room for few messages
@@ -247,9 +247,9 @@ class Transport(virtual.Transport):
             return 0
 
     def _consumed(self) -> list[tuple[Any, str, Watch]]:
-        """Return the consumed queues, with their channels. Look no more into tables of which there are none.
+        """Return the consumed queues, with their channels. Look no more into tables without a consumed queue.
 
-        A queue that was dropped and made again has another table. The time of a look that nobody makes does not pass.
+        A queue that was dropped and made again has another table. A table without such a queue would be due for ever.
         """
         queues = [(channel, name, self._watch(name)) for channel in [*self.channels] for name in channel.queues]
         consumed = {watch for _, _, watch in queues}
@@ -268,7 +268,7 @@ class Transport(virtual.Transport):
         return self._watches[queue]
 
     def _pause(self) -> float:
-        """Return the seconds until the next look, if nothing wakes us."""
+        """Return the seconds until the next look, if no wake-up comes."""
         return max(0.0, min((watch.at for watch in self._watches.values()), default=INFINITE) - monotonic())
 
     def _on_event(self) -> None:

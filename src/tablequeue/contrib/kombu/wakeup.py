@@ -1,4 +1,4 @@
-"""What ends a wait: a pipe, so that an event loop can wait for it beside others."""
+"""Ends a wait: a pipe, so that an event loop can wait for it beside other pipes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Wakeup:
             pass  # it was not set
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is set, or for so many seconds."""
+        """Wait until it is set, or for these seconds."""
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         poll.poll(min(seconds, LONGEST) * 1000)

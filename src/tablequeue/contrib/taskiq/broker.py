@@ -29,9 +29,9 @@ class Held:
 class Broker(AsyncBroker):
     """Keeps taskiq's messages in one queue of tablequeue.
 
-    url          that of `tablequeue.aio.connect`. The connection is made by `startup`.
-    queue_name   the queue; it is made if it is not there.
-    options      those of `Database.create_queue`, for a queue that is not there yet; `max_attempts` counts the
+    url          the URL for `tablequeue.aio.connect`. The connection is made by `startup`.
+    queue_name   the queue; it is made if it does not exist.
+    options      options of `Database.create_queue`, for a queue that does not exist yet; `max_attempts` counts the
                  deliveries of one message, and not taskiq's retries, which are messages.
 
     The label `delay` of a task is a number of seconds: the message is due in the table after that time. The label
@@ -55,7 +55,7 @@ class Broker(AsyncBroker):
         await super().startup()
 
     async def _open(self, database: aio.AsyncDatabase) -> None:
-        """Open the queue, or make it; once more if it was dropped, and with it what was held of it."""
+        """Open the queue, or make it; do so again if it was dropped with the messages held here."""
         self._held.clear()
         try:
             self._queue = await database.queue(self._queue_name)
@@ -73,7 +73,7 @@ class Broker(AsyncBroker):
             except LeaseLost:
                 pass  # they are delivered again anyway
             except TablequeueError as error:
-                logger.warning("What is not acknowledged comes back when its leases end: %s", error)
+                logger.warning("Messages that are not acknowledged come back when their leases end: %s", error)
             finally:
                 await database.close()
 

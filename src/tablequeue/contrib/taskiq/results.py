@@ -24,12 +24,12 @@ PROGRESS_EVERY = 1.0
 class ResultBackend(AsyncResultBackend[Any]):
     """Keeps results of taskiq, and the progress that tasks report, as JSON in a table of a database.
 
-    url       that of `tablequeue.connect`; it may be that of the broker. The connection is made by `startup`.
+    url       the URL for `tablequeue.connect`; it may be the broker's. The connection is made by `startup`.
     expires   how long a result, and a progress, is kept: seconds, or a timedelta.
 
-    A result is there when `set_result` has returned, and survives the death of any process. That of a task that has
-    succeeded is never replaced by another one, because a message may be delivered again. Progress is written once a
-    second for each task, and when its state changes; what is reported between is dropped.
+    A result is stored when `set_result` has returned, and survives the death of any process. The result of a task that
+    has succeeded is never replaced, because a message may be delivered again. Progress is written once a second for
+    each task, and when its state changes; reports in between are dropped.
     """
 
     def __init__(self, url: Any, *, expires: Duration = DAY) -> None:
@@ -37,10 +37,10 @@ class ResultBackend(AsyncResultBackend[Any]):
         self._expires = in_seconds(expires)
         self._opened: Store | None = None
         self._reported: dict[str, tuple[str, float]] = {}
-        """The state that each task of this process has reported last, and when."""
+        """The last state that each task of this process has reported, and its time."""
 
     async def startup(self) -> None:
-        """Connect, and make the table if it is not there."""
+        """Connect, and make the table if it does not exist."""
         self._opened = await asyncio.to_thread(Store, self._url)
 
     async def shutdown(self) -> None:
@@ -50,7 +50,7 @@ class ResultBackend(AsyncResultBackend[Any]):
             self._opened = None
 
     async def set_result(self, task_id: str, result: TaskiqResult[Any]) -> None:
-        """Keep the result; or an error that says so, if it is no JSON, or too large for the database.
+        """Keep the result; if it is not JSON, or too large for the database, keep an error that says so.
 
         It waits until an outage is over: taskiq would go on without the result.
         """
@@ -68,11 +68,11 @@ class ResultBackend(AsyncResultBackend[Any]):
         await lasting(lambda: asyncio.to_thread(self._store.put, task_id, body, self._expires, success))
 
     async def is_result_ready(self, task_id: str) -> bool:
-        """Return whether the result is there."""
+        """Return whether the result is stored."""
         return await self._read(task_id) is not None
 
     async def get_result(self, task_id: str, with_logs: bool = False) -> TaskiqResult[Any]:
-        """Return the result. `ResultGetError` if there is none, or none any more."""
+        """Return the result. `ResultGetError` if there is none, or it has expired."""
         body = await self._read(task_id)
         if body is None:
             raise ResultGetError
@@ -93,7 +93,7 @@ class ResultBackend(AsyncResultBackend[Any]):
         await asyncio.to_thread(self._store.put, _of_progress(task_id), body.encode(), self._expires, False)
 
     async def get_progress(self, task_id: str) -> TaskProgress[Any] | None:
-        """Return what a task has reported last; None if nothing."""
+        """Return the last report of a task; None if it has made none."""
         body = await self._read(_of_progress(task_id))
         return None if body is None else TaskProgress[Any].model_validate_json(body)
 

@@ -9,9 +9,9 @@ from socket import IPPROTO_TCP, create_connection, getaddrinfo
 
 from tablequeue.errors import BadInput
 
-# What Python does not know as reserved: in 2000::/3 are all public addresses of IPv6, and some versions leave out the
-# address at which Oracle's cloud has its metadata. The last one is the wire server of Azure, which gives a machine its
-# configuration: a public address by its number, which only that machine reaches.
+# Addresses that Python does not know as reserved: in 2000::/3 are all public addresses of IPv6, and some versions leave
+# out the address of the metadata in Oracle's cloud. The last one is the wire server of Azure, which gives a machine its
+# configuration: its number is a public address, but only that machine reaches it.
 UNICAST = ip_network("2000::/3")
 NAT64 = ip_network("64:ff9b::/96")
 RESERVED = (ip_network("192.0.0.0/24"), ip_network("3fff::/20"), ip_network("168.63.129.16/32"))
@@ -21,7 +21,7 @@ class Connection(HTTPConnection):
     """A connection to an address that was checked after its name was resolved. It follows no redirect and no proxy.
 
     private   whether addresses of private networks and of this machine are allowed.
-    tls       what verifies the certificate; None: plain HTTP.
+    tls       the context that verifies the certificate; None: plain HTTP.
     """
 
     def __init__(self, host: str, port: int, timeout: float, private: bool, tls: ssl.SSLContext | None) -> None:
@@ -46,7 +46,7 @@ class Connection(HTTPConnection):
 
 
 def is_public(address: str) -> bool:
-    """Return whether anybody in the Internet has this address."""
+    """Return whether the address is public."""
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
         if parsed in NAT64:

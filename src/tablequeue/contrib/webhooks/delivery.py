@@ -30,10 +30,10 @@ SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where messages go.
+    """The receiver of messages.
 
     url       of http or https.
-    secrets   those of the signatures, `whsec_…`; several while a secret is replaced, each with a signature.
+    secrets   the secrets of the signatures, `whsec_…`; several while a secret is replaced, each with a signature.
     """
 
     url: str
@@ -45,7 +45,9 @@ class Endpoint:
             if parts.scheme not in SCHEMES or not parts.hostname or parts.port == 0 or parts.username is not None:
                 raise ValueError
         except ValueError:
-            raise BadInput("The URL of an endpoint is wrong.", "Give one of http or https, without a user.") from None
+            raise BadInput(
+                "The URL of an endpoint is wrong.", "Give a URL with http or https, without a user."
+            ) from None
         try:
             if isinstance(self.secrets, str) or not [Webhook(secret) for secret in self.secrets]:
                 raise ValueError
@@ -54,16 +56,16 @@ class Endpoint:
 
 
 class Webhooks:
-    """A handler of a worker: it posts the payload of a message as JSON, and returns what becomes of the message.
+    """A handler of a worker: it posts the payload of a message as JSON, and returns the outcome.
 
-    endpoint   an `Endpoint`, or a function that returns one for a message; None: the message has no receiver any more,
+    endpoint   an `Endpoint`, or a function that returns one for a message; None: the message no longer has a receiver,
                and is completed.
     timeout    seconds for the connection, and for each read of the answer.
     private    whether endpoints may be in private networks, or on this machine.
 
-    A message is delivered once or again: if the worker is killed after the answer, it is sent again, with the same
-    `webhook-id`. An answer of 2xx completes it, 410 makes it a dead letter, and any other failure is retried as the
-    queue's backoff says, or after the time that `Retry-After` asks for (a day at most).
+    A message is delivered at least once: if the worker is killed after the answer, it is sent again, with the same
+    `webhook-id`. An answer of 2xx completes it, 410 makes it a dead letter, and any other failure is retried by the
+    queue's backoff, or after the time in `Retry-After` (a day at most).
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Webhooks:
 
 
 def signed(message: Claim, body: str, secrets: Sequence[str]) -> dict[str, str]:
-    """Return the headers of a delivery. The id is the same at each attempt, and the time that of this attempt."""
+    """Return the headers of a delivery. The id is the same at each attempt, the time is not."""
     id = str(message.headers.get("webhook-id", f"msg_{message.pushed_at:%Y%m%dT%H%M%S%f}_{message.id}"))
     now = datetime.now(UTC)
     return {
@@ -124,12 +126,12 @@ def outcome_of(response: HTTPResponse) -> Outcome:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Return the seconds that a `Retry-After` asks for, a day at most; None if it asks for none, or cannot be read."""
+    """Return the seconds in a `Retry-After`, a day at most; None if it has none, or cannot be read."""
     if value is None:
         return None
     try:
         now = datetime.now(UTC)
         seconds = float(value) if value.isdecimal() else (parsedate_to_datetime(value) - now).total_seconds()
-    except (ValueError, TypeError, OverflowError):  # a date without a zone is none of HTTP
+    except (ValueError, TypeError, OverflowError):  # a date without a zone is not valid in HTTP
         return None
     return min(seconds, LONGEST_WAIT) if seconds > 0 else None

@@ -33,7 +33,7 @@ RELOAD_TIMEOUT = 5.0
 class Command(BaseCommand):
     help = (
         "Run the tasks of a backend, until SIGTERM or Ctrl-C. At the first signal running tasks end, and others stay "
-        "in the queue; the second signal ends the process at once. What a killed worker ran is tried again when its "
+        "in the queue; the second signal ends the process at once. Tasks of a killed worker are tried again when its "
         "lease is over."
     )
 
@@ -42,12 +42,12 @@ class Command(BaseCommand):
         add("--backend", default="default", type=_backend, help="Its alias in TASKS (default: default).")
         add("--queue", action="append", help="A queue of the backend; may be repeated (default: all of them).")
         add("--max", type=_number, default=8, help="Tasks that run at once (default: 8).")
-        add("--processes", action="store_true", help="Run each of them in a process of its own, not in a thread.")
+        add("--processes", action="store_true", help="Run each task in a process of its own, not in a thread.")
         add("--drain", action="store_true", help="End when nothing is ready in any of the queues.")
         add(
             "--shutdown-timeout", type=float, default=30.0, help="Seconds that running tasks have to end (default: 30)."
         )
-        add("--worker-id", help="The name of this worker, by which results show it (default: host:pid).")
+        add("--worker-id", help="The name of this worker in results (default: host:pid).")
         add("--reload", action="store_true", default=None, help="Start again when code changes (default: DEBUG).")
         add("--no-reload", action="store_false", dest="reload", help="Do not start again when code changes.")
 
@@ -97,7 +97,7 @@ class Command(BaseCommand):
 
 def _run(worker: Worker, backend: Backend, worker_id: str | None, drain: bool = False) -> None:
     with tablequeue.connect(url_of(backend.database), name=worker_id) as database:
-        connections.close_all()  # what the checks and the URL have opened
+        connections.close_all()  # the connections that the checks and the URL have opened
         logger.info("worker of the queues %s", ", ".join(worker.handlers))
         try:
             worker.run(database, drain=drain)
