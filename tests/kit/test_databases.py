@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue.errors import BadInput, TablequeueError, Unreachable
+from tablequeue.errors import BadInput, BadUrl, TablequeueError, Unreachable
 from tablequeue.testing import databases, temporary_database
 from tests.kit.support import run_pytest
 
@@ -92,6 +92,21 @@ def test_a_transaction_that_was_left_open_is_named(postgresql_url: str, monkeypa
     with engine.begin() as connection:
         connection.execute(sa.schema.DropSchema(url.partition("search_path%3D")[2], cascade=True))
     engine.dispose()
+
+
+def test_the_options_of_the_url_stay(postgresql_url: str) -> None:
+    given = sa.make_url(postgresql_url).update_query_dict({"options": "-cwork_mem=5MB"})
+    with temporary_database(given) as url:
+        engine = sa.create_engine(url)
+        with engine.connect() as connection:
+            assert connection.scalar(sa.text("show work_mem")) == "5MB"
+            assert connection.scalar(sa.text("select current_schema()")).startswith("tablequeue_test_")
+        engine.dispose()
+
+
+def test_what_is_no_url_is_refused() -> None:
+    with pytest.raises(BadUrl, match=r"The database URL cannot be read\. Write it as"):
+        temporary_database("bogus").__enter__()
 
 
 REFUSED = {

@@ -12,8 +12,6 @@ import pytest
 
 from tests.kit.support import run_pytest
 
-pytestmark = pytest.mark.quick
-
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 BLOCKS = re.compile(r"^<!-- (\w+)/([\w/]+\.py) -->\n```py\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -23,7 +23,9 @@ PATIENCE = 5
 
 
 def _in_schema(url: sa.URL, schema: str) -> sa.URL:
-    return url.update_query_dict({"options": f"-csearch_path={schema}"})
+    given = url.query.get("options", ())
+    options = [given] if isinstance(given, str) else given
+    return url.update_query_dict({"options": " ".join([*options, f"-csearch_path={schema}"])})
 
 
 def _in_database(url: sa.URL, schema: str) -> sa.URL:
@@ -47,11 +49,15 @@ def temporary_database(url: str | sa.URL | None = None) -> Iterator[str]:
           None, or `sqlite://`: a SQLite file, on Linux in memory. A database of SQLite that has no file belongs to one
           connection alone, and an application has several.
 
-    `BadInput` if the URL names a file, or a database without schemas of this kind. `TablequeueError` at the end of the
-    block if a transaction is still open there. A process that is killed leaves its file or its schema, with a name that
-    begins with `tablequeue_test_`.
+    `BadUrl`, as `connect` raises it. `BadInput` if the URL names a file, or a database without schemas of this kind.
+    `TablequeueError` at the end of the block if a transaction is still open there. A process that is killed leaves its
+    file or its schema, with a name that begins with `tablequeue_test_`.
     """
-    given = sa.make_url(url or "sqlite://")
+    try:
+        given = sa.make_url(url or "sqlite://")
+    except (sa.exc.ArgumentError, ValueError):
+        connect(url or "")  # which says what is wrong
+        raise
     if given.get_backend_name() == "sqlite":
         if given.database:
             raise BadInput(
