@@ -88,7 +88,7 @@ class _Reader:
             raise _created_again(self._name)
 
     @property
-    def _topic(self) -> Context:
+    def _context(self) -> Context:
         return context_of(self._opened())
 
     def _partitions(self, start: int, end: int) -> list[OffsetPartition]:
@@ -96,7 +96,7 @@ class _Reader:
         messages = max(0, end - start)
         worthwhile = min(self._options.min_partitions, -(-messages // LEAST_PER_TASK))
         size = max(1, -(-messages // max(1, worthwhile, -(-messages // MOST_PER_TASK))))
-        table = self._topic.table.table_name
+        table = self._context.table.table_name
         parts = [OffsetPartition(low, min(low + size, end), table) for low in range(start, end, size)]
         return parts or [OffsetPartition(end, end, table)]
 
@@ -108,12 +108,12 @@ class _Reader:
 
     def _first(self) -> int:
         """Return the first offset that the log still has."""
-        return self._topic.run(self._topic.engine.topics.bounds, {}).first
+        return self._context.run(self._context.engine.topics.bounds, {}).first
 
     def _offset_of(self, position: Position) -> int:
         if not isinstance(position, int):
-            return topics.offset_of(self._topic, position)
-        end = topics.bounds(self._topic).end
+            return topics.offset_of(self._context, position)
+        end = topics.bounds(self._context).end
         if position > end:
             raise BadInput(
                 f"Offset {position} of the topic {self._name!r} does not exist yet; the next offset is {end}.",
@@ -159,14 +159,14 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         return ReadMaxRows(self._options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._end = topics.bounds(self._topic).end
+        self._end = topics.bounds(self._context).end
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         at = self._checked(start)
         n = most(limit, self._options)
         seek = self._seek(start)
         begin = at if seek is None else seek.offset
-        found = topics.bounds(self._topic, begin, n)
+        found = topics.bounds(self._context, begin, n)
         if begin > found.end:
             raise StreamRefused(
                 f"The checkpoint is at the offset {begin} of the topic {self._name!r}, which ends before {found.end}: "
@@ -213,7 +213,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         if starting is None:
             self._refuse_other(last, reader)
         topics.note(subscription, last.offset, self._who(reader))  # refuses one that has consumers
-        return self._offset(max(last.offset, topics.bounds(self._topic).first), None, reader, last.id)
+        return self._offset(max(last.offset, topics.bounds(self._context).first), None, reader, last.id)
 
     def _seek(self, start: Offset) -> topics.PositionRow | None:
         """Return where somebody has moved the subscription since the checkpoint: the stream goes on there."""
