@@ -41,7 +41,7 @@ def test_create_takes_every_option(run: Run, db: Database) -> None:
     options = "--start end --ordered --lease 5 --max-attempts 2 --backoff-base 2 --backoff-jitter 0".split()
     assert run("topic", "subscribe", "events/mail", *options).stdout == "events/mail\n"
     backoff = Backoff(base=2, jitter=0)
-    expected = SubscriptionDefinition("fifo", False, True, "text", 5, 2, backoff, topic="events")
+    expected = SubscriptionDefinition("fifo", False, True, "text", 5, 2, backoff, "keep", topic="events")
     assert db.subscription("events/mail").definition == expected
     assert "lease" in run("topic", "subscribe", "events/mail", code=1).stderr
     assert "no groups" in run("topic", "subscribe", "other/mail", "--ordered", code=1).stderr
