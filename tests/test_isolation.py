@@ -337,7 +337,8 @@ def test_every_interleaving(place: Place, kind: Kind, name: str) -> None:
     options, scenario = SCENARIOS[name]
     if kind.side_by_side and kind.blocked is None:
         pytest.skip("the server cannot be asked who waits")
-    queue, _ = (place.open().create_queue(name, payload="text", **options) for name in ("work", OTHER))
+    options = {"payload": "text", "history": "keep", **options}  # the clock goes on by months
+    queue, _ = (place.open().create_queue(name, **options) for name in ("work", OTHER))
     runner = Runner(place, kind, queue, [*scenario.sessions])
     try:
         assert runner.explore(scenario) > 1
