@@ -54,6 +54,17 @@ def test_the_first_message_of_a_new_group_comes_within_a_round(queue: Queue) -> 
     assert "d" in [claimed(queue).payload for _ in range(4)]
 
 
+def test_a_transaction_claims_in_turn_beside_what_it_has_claimed(queue: Queue, db: Database) -> None:
+    push(queue, "aaabbbccc")
+    with db.engine.begin() as connection:
+        if db.engine.dialect.name != "mssql":
+            assert connection.exec_driver_sql("select 1").scalar() == 1  # an older snapshot
+        (first,) = queue.pop_many(1, connection=connection)
+        claims = queue.pop_many(3, connection=connection)
+        assert sorted(claim.payload for claim in claims) == ["a", "b", "c"]
+        assert claims[-1].payload == first.payload, "the group that was served comes last"
+
+
 def test_pops_that_complete_go_on_in_turn(queue: Queue) -> None:
     push(queue, "a" * 9 + "bbbccc")
     at_once(queue)

@@ -251,18 +251,24 @@ def _pinned(cursor: Cursor, table: Table, params: Params) -> Offer:
     Offer them, and those of `rows` that may have been changed by the caller's transaction, which alone can lock them.
     """
     n, within = params["n"], params["rows"]
-    outside = _in_order(table, candidates(cursor, table, params, n)) if table.definition.fair else []
+    begin = [bound(cursor, table.statement("paused"), params), *DIRTY]
+    outside: list[Row] = []
+    first: Sequence[Sequence[Row]] = ()
+    if table.definition.fair:
+        # Of the newest rows: a message that the caller's transaction has claimed has no turn any more.
+        first, begin = sent(cursor, begin), []
+        outside = _in_order(table, candidates(cursor, table, params, n))
     slots = json.dumps([[row[0], row[-1]] for row in outside])
     ids = {row[0]: row for row in within}
     packet = [
-        bound(cursor, table.statement("paused"), params),
-        *DIRTY,
+        *begin,
         kept(bound(cursor, table.statement("claim_find.pin"), params | {"rows": slots})),
         "select @tq_n",
         bound(cursor, table.statement("claim_find.pinned"), params, ids="coalesce(@tq_ids, '[]')"),
         bound(cursor, table.statement("claim_find.newest"), params | {"ids": str([*ids])}),
     ]
-    paused, ((number,),), pinned, ready = sent(cursor, packet)
+    answers: list[Any] = [*first, *sent(cursor, packet)]
+    paused, ((number,),), pinned, ready = answers
     if paused:
         return Offer([])
     if table.definition.fair:
