@@ -32,7 +32,7 @@ def test_old_messages_move_to_files(run: Run, db: Database, tmp_path: Path) -> N
     db.create_topic("events").subscribe("mail")
     assert "retention" in run("archive", "events/mail", "--to", tmp_path, "--older", "0", code=1).stderr
     other = db.create_queue("other")
-    assert "the queue 'emails'" in run("archive", other.name, "--to", lake, "--older", "0", code=1).stderr
+    assert "the table tq_emails" in run("archive", other.name, "--to", lake, "--older", "0", code=1).stderr
 
 
 def test_a_format_and_a_folder_that_do_not_fit(run: Run, db: Database, tmp_path: Path) -> None:

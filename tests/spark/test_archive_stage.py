@@ -151,6 +151,6 @@ def test_the_page_archives(small: Database, pipeline: Pipeline) -> None:
     program = page.split("executed by tests/spark/test_archive_stage.py -->\n```py\n")[1].partition("```")[0]
     exec(program, {"shop": pipeline, "ToDelta": ToDelta, "ToIceberg": ToIceberg})
     assert pipeline.archives == {
-        "archive": Archive("orders", ToDelta("lake/archive/orders"), timedelta(days=30)),
-        "archive_priced": Archive("priced", ToIceberg("archive.priced", "lake"), timedelta(days=30)),
+        "archive": Archive("orders", ToDelta("lake/archive/orders"), timedelta(days=7)),
+        "archive_priced": Archive("priced", ToIceberg("archive.priced", "lake"), timedelta(days=7)),
     }

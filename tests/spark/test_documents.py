@@ -64,16 +64,11 @@ def test_what_spark_does_not_do_is_refused_as_the_page_says(spark: Any, tmp_path
         assert words in page
 
 
-@pytest.mark.nightly
+@pytest.mark.timeout(900)
 def test_the_first_example_runs_in_a_session_of_the_users(spark: Any, tmp_path: Path) -> None:
     session, place, *_ = BLOCK.findall(PAGE.read_text("utf-8"))
     read = 'print(spark.read.format("tablequeue").options(**place, queue="orders", table="queue").load().count())'
     assert printed_elsewhere("\n".join([session, place, read]), tmp_path) == "100"
-
-
-def test_the_readme_runs_in_a_session_of_the_users(spark: Any, tmp_path: Path) -> None:
-    [program] = [block for block in BLOCK.findall((ROOT / "README.md").read_text("utf-8")) if "SparkSession" in block]
-    assert printed_elsewhere(program, tmp_path) == "1000"
 
 
 def printed_elsewhere(program: str, folder: Path) -> str:
