@@ -51,6 +51,11 @@ CASES: dict[str, Case] = {
     "TablequeueOldLease": Case(
         {'tablequeue_worker_oldest_lease_seconds{instance="a",queue="work"}': "0+60x80"}, raised=(66,), silent=(65,)
     ),
+    "TablequeueTableGrows": Case(
+        {'tablequeue_table_bytes{queue="work",table="tq_work"}': "2000000000+1000000x70 2070000000x2000"},
+        raised=(61,),
+        silent=(60, 1600),  # for less than an hour; not in the last day
+    ),
 }
 
 

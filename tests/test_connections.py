@@ -168,6 +168,7 @@ VERBS: dict[str, Verb] = {
     "Database.upgrade": lambda scene: scene.database.upgrade(),
     "Database.identity": lambda scene: scene.database.identity(),
     "Database.renew_identity": lambda scene: scene.database.renew_identity(),
+    "Database.sizes": lambda scene: scene.database.sizes(),
     "Database.doctor": lambda scene: scene.database.doctor(scene.name),
     "Database.install_procedures": lambda scene: scene.database.install_procedures(scene.name),
 }
