@@ -161,7 +161,7 @@ def test_clients_killed_at_random_under_load(place: Place, tmp_path: Path) -> No
     seed = secrets.randbits(32)
     print("seed", seed)
     chance = random.Random(seed)
-    queue = place.open().create_queue("load", payload="text", lease=3600)
+    queue = place.open().create_queue("load", payload="text", lease=3600, history="keep")
     with Load(place, tmp_path) as load:
         for _ in range(12):
             load.go_on(chance.randint(1, 60))
@@ -313,7 +313,7 @@ def test_a_server_killed_at_random_under_load(own_server: Server, own_place: Pla
     seed = secrets.randbits(32)
     print("seed", seed)
     chance = random.Random(seed)
-    own_place.open().create_queue("load", payload="text", lease=3600)
+    own_place.open().create_queue("load", payload="text", lease=3600, history="keep")
     with Load(own_place, tmp_path) as load:
         for _ in range(KILLS):
             load.go_on(chance.randint(50, 400))
