@@ -179,6 +179,7 @@ def test_all_is_published_in_one_transaction(server: Server, design: dict[str, A
 def test_a_batch_of_a_writer_that_was_written_before_adds_nothing(server: Server) -> None:
     queue = queue_on(server, payload="text")
     one = staged(queue, payload=["a"])
+    server.answers["select batch from tq_work__writers"] = lambda params: [(5,)]
     assert staging.publish(queue, WRITE, [one], writer="query", batch=5) is None
     assert sent_with(server, "rowcount_big") == []
 

@@ -28,7 +28,7 @@ CONSUMERS = {
 
 @pytest.fixture
 def queue(place: Place, tmp_path: Path) -> Queue:
-    queue = place.open().create_queue("work", payload="text")
+    queue = place.open().create_queue("work", payload="text", history="keep")
     queue.push_many([f"{tmp_path}/{n}" for n in range(MESSAGES)])
     return queue
 
