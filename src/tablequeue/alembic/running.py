@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
@@ -12,42 +12,20 @@ from alembic.runtime.migration import MigrationContext
 from tablequeue.aio.database import own_url
 from tablequeue.database import Database, connect
 from tablequeue.engines import check_kind, engine_class
-from tablequeue.engines.connection import Cursor
+from tablequeue.engines.bound import BoundRunner
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.params import Params
-from tablequeue.engines.runner import Runner
-from tablequeue.engines.table import Statements
 from tablequeue.errors import BadInput, BadUrl
 
-T = TypeVar("T")
-TableT = TypeVar("TableT", bound=Statements)
 
-
-class MigrationRunner(Runner):
+class MigrationRunner(BoundRunner):
     """Runs each operation on the connection of a migration, in its transaction, which it never commits."""
 
     def __init__(self, connection: sa.Connection, engine: Engine) -> None:
         super().__init__(connection.engine, engine)
         self._connection = connection
 
-    def run(
-        self,
-        operation: Callable[[Cursor, TableT, Params], T],
-        table: TableT,
-        params: Params,
-        connection: Any = None,
-        *,
-        creating: bool = False,
-    ) -> T:
-        return self._run_within(self._connection, operation, table, params)
-
-    def run_beside(
-        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
-    ) -> T:
-        return self.run(operation, table, params)
-
-    def missing(self) -> str | None:
-        return None
+    def _given(self, connection: Any, creating: bool) -> AbstractContextManager[Any]:
+        return nullcontext(self._connection)
 
 
 @contextmanager

@@ -102,8 +102,6 @@ class Runner:
         """
         if connection is not None:
             return self._run_within(connection, operation, table, params)
-        if clock.ahead is not None:
-            params = clock.moved(self.engine, params)
         # Only an engine's own method: a function of several operations needs a transaction, whatever its name.
         autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
         raw, result = self._retried(operation, table, params, autocommit, creating=creating)
@@ -334,6 +332,8 @@ class Runner:
 
         ends   whether the transaction ends with the operation; else nothing takes effect before its end.
         """
+        if clock.ahead is not None:
+            params = clock.moved(self.engine, params)
         renewed = False
         for retry in range(RETRIES + 1):
             raw = self._open_connection(creating)
@@ -348,7 +348,7 @@ class Runner:
                 lost = isinstance(refusal, ConnectionLost) and (not ends or _is_repeatable(operation))
                 if not renewed and (lost or isinstance(refusal, ReadOnly)):
                     renewed = True
-                elif retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
+                elif retry < RETRIES and isinstance(error, Exception) and self.engine.is_transient(error):
                     # Random exponential back-off, so that the same transactions do not collide again.
                     sleep(random() * RETRY_PAUSE * 2**retry)
                 else:
@@ -420,8 +420,6 @@ class Runner:
         self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
     ) -> tuple[RawConnection, T]:
         """Run an operation on a connection of ours, which stays with the caller and in the transaction."""
-        if clock.ahead is not None:
-            params = clock.moved(self.engine, params)
         return self._retried(operation, table, params, autocommit=False, ends=False)
 
     def _let_go(self, raw: RawConnection) -> None:

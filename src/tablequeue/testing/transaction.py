@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tablequeue.aio.database import own_url
 from tablequeue.database import Database
 from tablequeue.engines import check_kind, engine_class
-from tablequeue.engines.connection import Cursor
-from tablequeue.engines.params import Params
-from tablequeue.engines.runner import Runner
-from tablequeue.engines.table import Statements, Table
+from tablequeue.engines.bound import BoundRunner
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput
 from tablequeue.model.connection import own_session
 
 if TYPE_CHECKING:
     from sqlalchemy import orm
-
-T = TypeVar("T")
-TableT = TypeVar("TableT", bound=Statements)
 
 
 def in_transaction(
@@ -56,39 +51,20 @@ def in_transaction(
     return Database(own.engine, TransactionRunner(own.engine, engine, given), None)
 
 
-class TransactionRunner(Runner):
+class TransactionRunner(BoundRunner):
     """Runs each operation in the transaction of one connection. There are no other connections."""
 
     def __init__(self, sa_engine: sa.Engine, engine: Any, connection: Any) -> None:
         super().__init__(sa_engine, engine)
         self._connection = connection
 
-    def run(
-        self,
-        operation: Callable[[Cursor, TableT, Params], T],
-        table: TableT,
-        params: Params,
-        connection: Any = None,
-        *,
-        creating: bool = False,
-    ) -> T:
+    def _given(self, connection: Any, creating: bool) -> AbstractContextManager[Any]:
         if creating and self.engine.commits_ddl:
             raise BadInput(
                 f"{self.engine.name} would commit the transaction of the test when a queue is made in it.",
                 "Make queues before the transaction begins, and perform without queue=.",
             )
-        return self._run_within(self._connection if connection is None else connection, operation, table, params)
-
-    def run_beside(
-        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
-    ) -> T:
-        return self.run(operation, table, params, connection)
-
-    def missing(self) -> str | None:
-        return None
-
-    def _beside(self, connection: Any) -> None:
-        return None
+        return nullcontext(self._connection if connection is None else connection)
 
     def _notify_apart(self, table: Table, connection: Any) -> None:
         table.notifies_apart = False

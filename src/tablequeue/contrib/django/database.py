@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from django.core.exceptions import ImproperlyConfigured
@@ -12,15 +13,10 @@ from django.db import connections, transaction
 
 from tablequeue.database import Database
 from tablequeue.engines import engine_class
-from tablequeue.engines.connection import Cursor
-from tablequeue.engines.params import Params
-from tablequeue.engines.runner import Runner
-from tablequeue.engines.table import Statements, Table
+from tablequeue.engines.bound import BoundRunner
+from tablequeue.engines.table import Table
 from tablequeue.errors import ConnectionLost, QueueNotFound
 from tablequeue.queue import Queue
-
-T = TypeVar("T")
-TableT = TypeVar("TableT", bound=Statements)
 
 # The databases of Django that tablequeue supports, with SQLAlchemy's names of their drivers.
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
@@ -42,7 +38,7 @@ NOT_IN_QUERY = {
 }
 
 
-class DjangoRunner(Runner):
+class DjangoRunner(BoundRunner):
     """Runs each operation on Django's connection of the thread, in the transaction that is open on it.
 
     If that transaction can only be rolled back, it raises TransactionManagementError, as a query of Django does. If
@@ -54,37 +50,19 @@ class DjangoRunner(Runner):
         super().__init__(sa_engine, engine_class(sa_engine.dialect.name)(sa_engine.dialect, None))
         self.alias = alias
 
-    def run(
-        self,
-        operation: Callable[[Cursor, TableT, Params], T],
-        table: TableT,
-        params: Params,
-        connection: Any = None,
-        *,
-        creating: bool = False,
-    ) -> T:
+    @contextmanager
+    def _given(self, connection: Any, creating: bool) -> Iterator[Any]:
         django = connections[self.alias]
         django.validate_no_broken_transaction()
         try:
             with transaction.atomic(using=self.alias, savepoint=False):
-                return self._run_within(django.connection, operation, table, params)
+                yield django.connection
         except ConnectionLost:
             django.errors_occurred = True  # so that Django checks whether it must connect again
             raise
         except QueueNotFound:
             queue.cache_clear()  # it may have been dropped: the next call opens the queue that has its name now
             raise
-
-    def run_beside(
-        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
-    ) -> T:
-        return self.run(operation, table, params)
-
-    def missing(self) -> str | None:
-        return None
-
-    def _beside(self, connection: Any) -> None:
-        return None
 
     def _notify_apart(self, table: Table, connection: Any) -> None:
         table.notifies_apart = False
