@@ -449,6 +449,7 @@ def test_every_finishing_statement_asks_for_the_token(design: str, operation: st
 LONGEST = {
     **dict.fromkeys(("group", "key", "name", "stream", "writer", "consumer", "producer"), 510),
     "new_name": 255,
+    "stem": 63,
     "table": 48 + len(".") + 63,
     **dict.fromkeys(("write", "attempt", "token"), 32),
     "origin": 255,

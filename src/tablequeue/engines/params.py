@@ -212,6 +212,8 @@ class Params(TypedDict, total=False):
     schema_version: int
     table: str
     """The name of a table, with its schema."""
+    stem: str
+    """The beginning of names of tables, without the schema."""
     check: str
     """The operation of a check of `doctor`."""
     operation: str

@@ -104,6 +104,7 @@ _EXAMPLES = {
     "attempts": "'[\"attempt\"]'",
     **{f"{operation}.attempts": "1" for operation in _OF_A_MESSAGE},
     "writer": "'writer'",
+    "stem": "'tq_'",
     "new_name": "'new'",
     "success": "true",
     **dict.fromkeys(("chord", "member"), "'task'"),

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.table import Table
 from tablequeue.model.names import HISTORY, PART
 from tablequeue.verbs import catalogue
+
+# How the names of all tables begin.
+STEM = "tq_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +28,17 @@ class TableSize:
     dead: int | None
 
 
-def sizes(runner: Runner) -> list[TableSize]:
-    """Return the tables of the library, sorted by name. Two reads, whatever the number of queues; they lock nothing."""
+def sizes(runner: Runner, table: Table | None = None) -> list[TableSize]:
+    """Return the tables of the library, sorted by name, or those of one queue; on SQLite the file in both cases.
+
+    Two reads, whatever the number of queues; they lock nothing.
+    """
     owners = {catalogue.table_in(row): row.name for row in catalogue.rows(runner)}
-    found = runner.run(runner.engine.checks.sizes, runner.engine.shared, {}) if owners else []
-    return [TableSize(row.table, _owner(row.table, owners), row.rows, row.bytes, row.dead) for row in sorted(found)]
+    stem = STEM if table is None else table.table_name
+    rows = runner.run(runner.engine.checks.sizes, runner.engine.shared, {"stem": stem}) if owners else []
+    found = [TableSize(row.table, _owner(row.table, owners), row.rows, row.bytes, row.dead) for row in sorted(rows)]
+    own = [size for size in found if table is not None and size.queue == table.name]
+    return own or found
 
 
 # -- private ---------------------------------------------------------------------------------------------------------

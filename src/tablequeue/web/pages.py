@@ -21,6 +21,7 @@ from tablequeue.topic import Topic
 from tablequeue.verbs.batches import progress_of_open
 from tablequeue.verbs.dependencies import waits
 from tablequeue.verbs.progress import reported
+from tablequeue.verbs.sizes import sizes
 from tablequeue.verbs.stats import Stats
 from tablequeue.verbs.topics import Size, size
 from tablequeue.web import search
@@ -83,14 +84,13 @@ def queue(site: Site, request: Request) -> Response:
     window = _window(request)
     stats = queue.stats(window=window)
     batches = progress_of_open(context_of(queue), MOST_BATCHES, 0) if stats.open_batches else {}
-    sizes = site.database.sizes()
     return site.page(
         request,
         "queue.html",
         queue=queue,
         stats=stats,
         batches=batches,
-        sizes=[each for each in sizes if each.queue == queue.name] or sizes,  # SQLite sizes the file alone
+        sizes=sizes(context_of(queue).runner, context_of(queue).table),
         window=window,
         windows=WINDOWS,
         done=_done(request),

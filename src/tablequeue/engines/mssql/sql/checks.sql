@@ -155,11 +155,11 @@ where open_one.session_id <> @@spid and begun.transaction_begin_time < dateadd(s
 order by begun.transaction_begin_time;
 
 -- name: sizes
--- The tables of all queues and topics: name, rows, bytes with the indexes, dead rows (unknown). Needs the right
+-- The tables with names that begin with :stem: name, rows, bytes with the indexes, dead rows (unknown). Needs the right
 -- VIEW DATABASE STATE. Locks: none.
 select tables.name, sum(case when counted.index_id < 2 then counted.row_count else 0 end) as row_count,
     8192 * sum(counted.used_page_count) as bytes, cast(null as bigint) as dead
 from sys.tables as tables
 join sys.dm_db_partition_stats as counted on counted.object_id = tables.object_id
-where tables.schema_id = schema_id(N'{schema}') and left(tables.name, 3) = N'tq_'
+where tables.schema_id = schema_id(N'{schema}') and charindex(cast(:stem as nvarchar(128)), tables.name) = 1
 group by tables.name;

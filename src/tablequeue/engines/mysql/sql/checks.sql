@@ -67,8 +67,8 @@ order by trx_started
 limit 10;
 
 -- name: sizes
--- The tables of all queues and topics: name, rows, bytes with the indexes, dead rows (unknown). From the
+-- The tables with names that begin with :stem: name, rows, bytes with the indexes, dead rows (unknown). From the
 -- server's statistics, so about. Locks: none.
 select table_name, table_rows, data_length + index_length, cast(null as signed)
 from information_schema.tables
-where table_schema = {database} and table_type = 'BASE TABLE' and left(table_name, 3) = 'tq_';
+where table_schema = {database} and table_type = 'BASE TABLE' and left(table_name, char_length(:stem)) = :stem;

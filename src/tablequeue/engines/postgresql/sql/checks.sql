@@ -81,9 +81,9 @@ order by xact_start
 limit 10;
 
 -- name: sizes
--- The tables of all queues and topics: name, rows, bytes with the indexes, dead rows. Both counts of rows are
+-- The tables with names that begin with :stem: name, rows, bytes with the indexes, dead rows. Both counts of rows are
 -- those of the server's statistics, so about. Locks: none.
 select cast(class.relname as text), n_live_tup, pg_total_relation_size(class.oid), n_dead_tup
 from pg_class as class
 join pg_stat_user_tables as counted on counted.relid = class.oid
-where counted.schemaname = '{schema}' and starts_with(class.relname, 'tq_');
+where counted.schemaname = '{schema}' and starts_with(class.relname, :stem);
