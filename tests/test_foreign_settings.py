@@ -330,11 +330,11 @@ def test_doctor_tells_of_a_history_that_is_behind(db: Database) -> None:
     queue = db.create_queue("work", history=60)
     finished(queue, 3)
     context = context_of(queue)
-    assert [*doctor._history(context)] == []
+    assert [*doctor._history(context, queue.stats())] == []
     early = db.create_queue("early", history=60)
     early.push(1)
     claimed(early).complete(now=datetime.now(UTC) - timedelta(hours=1))
-    ((cause, remedy),) = doctor._history(context_of(early))
+    ((cause, remedy),) = doctor._history(context_of(early), early.stats())
     assert "behind its retention" in cause
     assert "purge_history" in remedy
 

@@ -14,7 +14,7 @@ from tablequeue.errors import TablequeueError
 from tablequeue.model.names import table_of
 from tablequeue.verbs import catalogue, inspect, topics
 from tablequeue.verbs.context import Context
-from tablequeue.verbs.stats import stats
+from tablequeue.verbs.stats import Stats, stats
 
 # Seconds of the history whose run times are compared with the lease.
 WINDOW = 86400
@@ -53,14 +53,15 @@ def of_queue(context: Context) -> Iterator[Finding]:
     for check in context.engine.checks.all:
         if check.of_queue:
             yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
-    yield from (Finding(name, *words) for words in _lease(context))
-    yield from (Finding(name, *words) for words in _places(context))
-    yield from (Finding(name, *words) for words in _places_of_groups(context))
+    now = stats(context, WINDOW, None)
+    yield from (Finding(name, *words) for words in _lease(context, now))
+    yield from (Finding(name, *words) for words in _places(context, now))
+    yield from (Finding(name, *words) for words in _places_of_groups(context, now))
     yield from (Finding(name, *words) for words in _aside(context))
     if context.table.topic is not None:
         yield from (Finding(name, *words) for words in _behind(context))
     else:
-        yield from (Finding(name, *words) for words in _history(context))
+        yield from (Finding(name, *words) for words in _history(context, now))
 
 
 def of_topic(context: Context) -> Iterator[Finding]:
@@ -126,14 +127,13 @@ def _aside(context: Context) -> Iterator[Words]:
             )
 
 
-def _lease(context: Context) -> Iterator[Words]:
+def _lease(context: Context, now: Stats) -> Iterator[Words]:
     definition = context.table.definition
     if definition.delivery == "at_most_once":
         return
-    window = stats(context, WINDOW, None).window
-    if window is None or window.queue.run_time is None:
+    if now.window is None or now.window.queue.run_time is None:
         return
-    longest = window.queue.run_time.p99
+    longest = now.window.queue.run_time.p99
     if longest > definition.lease / 2:
         yield (
             f"One message in a hundred took {longest:.3g} s or longer, and the lease is {definition.lease:g} s: when a "
@@ -142,11 +142,10 @@ def _lease(context: Context) -> Iterator[Words]:
         )
 
 
-def _history(context: Context) -> Iterator[Words]:
+def _history(context: Context, now: Stats) -> Iterator[Words]:
     """Say that messages stay in the history for longer than its retention, or for ever and are many."""
     keep = context.table.definition.retention
     if context.table.definition.history == "keep":
-        now = stats(context, WINDOW, None)
         if now.window is not None and (now.finished or 0) >= KEPT:
             yield (
                 f"Its history is kept for ever: about {now.finished:,} messages, and "
@@ -167,12 +166,11 @@ def _history(context: Context) -> Iterator[Words]:
         )
 
 
-def _places(context: Context) -> Iterator[Words]:
+def _places(context: Context, now: Stats) -> Iterator[Words]:
     """Report that a queue has been at its limit for so long that other messages do not get through."""
     definition = context.table.definition
     if definition.concurrency is None:
         return
-    now = stats(context, None, None)
     if now.in_progress >= definition.concurrency and (now.oldest_age or 0) > definition.lease:
         yield (
             f"All of its {definition.concurrency} places are occupied, and {now.ready} messages wait for one. The "
@@ -182,12 +180,11 @@ def _places(context: Context) -> Iterator[Words]:
         )
 
 
-def _places_of_groups(context: Context) -> Iterator[Words]:
+def _places_of_groups(context: Context, now: Stats) -> Iterator[Words]:
     """Report that every group with messages ready has been at its limit for that long."""
     definition = context.table.definition
     if definition.per_group is None:
         return
-    now = stats(context, None, None)
     if (now.oldest_age or 0) > definition.lease and context.run(context.reads.until_next, {"now": None}).held:
         yield (
             f"Every group that has messages ready is at its limit, and {now.ready} messages wait. The first of them "
