@@ -20,8 +20,12 @@ from tablequeue.bulk.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Kind, Place
 from tests.support import DESIGNS
-from tests.test_docs import SCHEMAS
 
+# The URL of a schema on a server, which the URL itself names: Alembic gets no `schema=`.
+SCHEMAS: dict[str, Callable[[sa.URL, str], sa.URL]] = {
+    "postgresql": lambda url, schema: url.update_query_dict({"options": f"-csearch_path={schema}"}),
+    "mariadb": lambda url, schema: url.set(database=schema),
+}
 PAGE = Path(__file__).parents[1] / "docs" / "alembic.md"
 MODELS = """
 import sqlalchemy as sa

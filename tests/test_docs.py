@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from click.testing import CliRunner
 
 import tablequeue
 from tablequeue.cli import main
 from tablequeue.engines import ENGINES
 from tablequeue.model.definition import ORDERS
+from tablequeue.testing import temporary_database
 from tests import mssql
-from tests.servers import KINDS, Kind, Place
+from tests.servers import KINDS, Kind
 
 pytestmark = pytest.mark.quick
 
@@ -96,13 +95,6 @@ def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exec(compile("\n" * (line - 1) + program, str(page), "exec"), namespace)
 
 
-# The URL of a schema on a server. It also takes the tables of the page, so it is not passed as `schema=`.
-SCHEMAS: dict[str, Callable[[sa.URL, str], sa.URL]] = {
-    "postgresql": lambda url, schema: url.update_query_dict({"options": f"-csearch_path={schema}"}),
-    "mariadb": lambda url, schema: url.set(database=schema),
-}
-
-
 @contextmanager
 def apart(kind: Kind, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a schema, or on SQL Server of a database, with nothing in it."""
@@ -110,14 +102,8 @@ def apart(kind: Kind, request: pytest.FixtureRequest) -> Iterator[str]:
         with mssql.database() as url:
             yield url
         return
-    schema = f"test_{secrets.token_hex(8)}"
-    place = Place(kind.url(request), None)
-    place.execute(f"create schema {schema}")
-    try:
-        yield SCHEMAS[kind.name](sa.make_url(place.url), schema).render_as_string(hide_password=False)
-    finally:
-        place.execute((kind.drop_schema or "").format(schema))
-        place.close()
+    with temporary_database(kind.url(request)) as url:
+        yield url
 
 
 @pytest.mark.parametrize("server", [kind for kind in KINDS if kind.name != "sqlite"], ids=lambda kind: kind.name)
