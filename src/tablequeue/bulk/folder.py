@@ -108,11 +108,12 @@ def opened(path: Path, owner: Identity) -> Iterator[Folder]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system, however this process ends
         except BlockingIOError:
             raise busy(path) from None
-        if owner_of(path) is None:
+        found = owner_of(path)
+        if found is None:
             (path / f"_archive-{owner.database}-{quote(owner.table, safe='')}").touch()
             _sync(path)
-        found = owner_of(path)
-        check_owner(found or owner, owner, path, "the name of its file _archive-...")
+        else:
+            check_owner(found, owner, path, "the name of its file _archive-...")
         for left in path.glob(".*.new"):
             left.unlink(missing_ok=True)
         yield Folder(path)

@@ -49,10 +49,14 @@ class Age(Seconds):
     """A time that has passed: seconds, or a number with a unit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number, unit = (value[:-1], value[-1:]) if isinstance(value, str) else (value, "")
-        if unit not in UNITS:
-            return super().convert(value, param, ctx)
-        return super().convert(super().convert(number, param, ctx) * UNITS[unit], param, ctx)
+        number, unit = _number_and_unit(value)
+        return super().convert(super().convert(number, param, ctx) * unit, param, ctx)
+
+
+def _number_and_unit(value: Any) -> tuple[Any, int]:
+    """Return what stands before a unit of time, and the seconds of that unit; 1 if there is none."""
+    unit = UNITS.get(value[-1:]) if isinstance(value, str) else None
+    return (value, 1) if unit is None else (value[:-1], unit)
 
 
 class Start(click.ParamType[Any]):
@@ -87,7 +91,7 @@ def _words_or_seconds(
     def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> str | float | None:
         if value is None or value in words:
             return value
-        number, unit = (value[:-1], UNITS[value[-1]]) if value[-1:] in UNITS else (value, 1)
+        number, unit = _number_and_unit(value)
         try:
             return float(number) * unit
         except ValueError:

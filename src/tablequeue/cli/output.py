@@ -53,9 +53,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cut: s
     """Print a table as wide as the terminal; see `table_of`."""
     width = shutil.get_terminal_size((80, 24)).columns
     # Printed by click, for rich's own console would exit with code 1 when the pipe is broken.
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(table_of(columns, rows, width, cut))
-    click.echo("\n".join(line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()))  # type: ignore[attr-defined]
+    printed = io.StringIO()
+    Console(file=printed, width=width, color_system=None).print(table_of(columns, rows, width, cut))
+    click.echo("\n".join(line.rstrip() for line in printed.getvalue().splitlines() if line.strip()))
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int, cut: str | None = None) -> Table:

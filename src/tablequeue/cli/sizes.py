@@ -27,8 +27,11 @@ def sizes(settings: Settings) -> None:
         for each in found:
             print_json(dataclasses.asdict(each))
     elif found:
-        about = [[None if rows is None else Estimate(rows) for rows in (each.rows, each.dead)] for each in found]
-        rows = [[each.table, each.queue, *counts, size(each.bytes)] for each, counts in zip(found, about, strict=True)]
+        rows = [(each.table, each.queue, _about(each.rows), _about(each.dead), size(each.bytes)) for each in found]
         print_table(COLUMNS, rows)
     else:
         say_none("There is no queue.")
+
+
+def _about(rows: int | None) -> Estimate | None:
+    return None if rows is None else Estimate(rows)

@@ -41,10 +41,10 @@ def assert_pushed(
     delay     the time from its push until it is due, at last: seconds, or a timedelta; 0: it was due at once.
     count     how many such messages there are; None: one or more; 0: none.
 
-    What is not given may be anything. Messages count whatever has become of them: those that wait, are in progress,
-    are dead letters, or are in the history. Those that were deleted do not: by `take`, `purge`, or by a queue without
-    a history. What another transaction has not committed is not seen. A subscription has the messages that wait for
-    it apart; what was pushed to its topic is what `pop_many` of it returns.
+    An argument that is not given may have any value. A message counts in every state: ready, scheduled, in progress, a
+    dead letter, or in the history. A deleted message does not count: `take`, `purge` and queues without a history
+    delete messages. Uncommitted messages of other transactions are not seen. For a subscription the messages of its
+    topic count.
 
     Raises `AssertionError`, which shows the messages that come nearest and where they differ.
     """

@@ -36,5 +36,10 @@ def divided_by(statement: str, pieces: Sequence[Piece]) -> Iterator[str]:
         yield f"{head}({wanted}){tail}"
 
 
+def pieces_of(rows: Iterable[Row]) -> list[Piece]:
+    """Return the pieces that rows of a first and a last id are."""
+    return [(low, high) for low, high in rows]
+
+
 def ids_in(pieces: Iterable[Piece]) -> list[int]:
     return [id for low, high in pieces for id in range(low, high + 1)]

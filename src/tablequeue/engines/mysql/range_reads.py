@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.mysql.pieces import CONDITIONS, Piece, within
+from tablequeue.engines.mysql.pieces import CONDITIONS, pieces_of, within
 from tablequeue.engines.params import Params
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.reads import Next
@@ -21,7 +21,7 @@ class MySQLRangeReads(RangeReads):
     def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
         ((seconds, paused),) = self._rows(cursor, table, "range_until_next.look", params)
         if not paused and (seconds is None or seconds > 0):
-            holes: list[Piece] = [*self._rows(cursor, table, "range_until_next.holes", {})]  # type: ignore[list-item]
+            holes = pieces_of(self._rows(cursor, table, "range_until_next.holes", {}))
             if within(cursor, table.statement("range_until_next.late"), holes):
                 seconds = 0
         return Next(seconds, paused)
@@ -46,8 +46,8 @@ class MySQLRangeReads(RangeReads):
         """Return the first `n` ids from `low` to `high`, or the last, of messages in the log that no range has."""
         ((start, last_id),) = self._rows(cursor, table, "range_ready.position", {})
         runs = self._rows(cursor, table, "range_ready.runs", {"start": start})
-        pieces: list[Piece] = [(one + max(start - offset, 0), end) for offset, one, end in runs]
-        pieces += [*self._rows(cursor, table, "range_ready.holes", {}), (last_id + 1, LAST_ID)]  # type: ignore[list-item]  # rows
+        holes = pieces_of(self._rows(cursor, table, "range_ready.holes", {}))
+        pieces = [*((one + max(start - offset, 0), end) for offset, one, end in runs), *holes, (last_id + 1, LAST_ID)]
         wanted = sorted((max(one, low), min(end, high)) for one, end in pieces)
         wanted = [(one, end) for one, end in (wanted[::-1] if last else wanted) if one <= end]
         read = table.statement(f"range_ready.{'last' if last else 'first'}")

@@ -17,7 +17,7 @@ from pymysql.constants import ER
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.packets import bound, sent, together
-from tablequeue.engines.mysql.pieces import Piece, divided_by, ids_in, within
+from tablequeue.engines.mysql.pieces import Piece, divided_by, ids_in, pieces_of, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
 from tablequeue.engines.params import Params
@@ -102,7 +102,7 @@ class MySQLTopics(Topics):
             return
         table.next_close = monotonic() + CLOSE_EVERY
         versions, found = sent(cursor, [table.statement("close_holes.version"), table.statement("close_holes.find")])
-        holes: list[Piece] = [*found]  # type: ignore[list-item]  # rows
+        holes = pieces_of(found)
         if not versions or not holes:
             return
         dirty, looking = table.statement("close_holes.dirty"), divided_by(table.statement("close_holes.look"), holes)
@@ -181,9 +181,9 @@ class MySQLTopics(Topics):
         looks = [bound(cursor, statement, {"n": n}) for statement in table.statements("sequence.look")]
         versions, lasts, found, fresh = sent(cursor, looks)
         version, (first_offset, first_id, last_id, extends, highest) = made(versions)[0], made(lasts)
-        holes: list[Piece] = [*found]  # type: ignore[list-item]  # rows
+        holes = pieces_of(found)
         late = within(cursor, table.statement("sequence.late"), holes)
-        islands: list[Piece] = sorted([*fresh, *((id, id) for (id,) in late)])  # type: ignore[list-item]
+        islands = sorted([*pieces_of(fresh), *((id, id) for (id,) in late)])
         if not islands:
             return True
         runs = [(first_offset, first_id, last_id)]

@@ -195,8 +195,7 @@ def _write_file(
             yield found
 
     size, metadata = _parquet(system, path, schema, _row_groups(fitted()))
-    readable = _readable(metadata)
-    if format == "iceberg" and len(readable) < metadata.num_columns:
+    if format == "iceberg" and len(readable := _readable(metadata)) < metadata.num_columns:
         with_all = f"{path.removesuffix('.parquet')}-with-all.parquet"
         system.move(path, with_all)
         with system.open_input_file(with_all) as file:
