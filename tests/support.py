@@ -87,7 +87,7 @@ def at_once(queue: AnyConsumer) -> AnyConsumer:
 
 def idle_for_long(database: Database) -> None:
     """Make the idle connections look as if the last call on them was an hour ago."""
-    for raw in database._runner._idle:
+    for raw in database._runner.pool._idle:
         raw.used_at -= 3600
 
 

@@ -294,7 +294,7 @@ def test_the_check_notices_connections_that_are_not_looked_at(place: Place, kind
 def test_an_idle_connection_that_the_server_times_out(place: Place, kind: Kind) -> None:
     database = place.open()
     queue = database.create_queue("work")
-    (raw,) = database._runner._idle
+    (raw,) = database._runner.pool._idle
     raw.cursor.execute(f"set session {IDLE_LIMITS[kind.name]} = 1")
     await_end(place, kind, [kind.number(raw.dbapi)])
     idle_for_long(database)
@@ -306,10 +306,10 @@ def test_a_connection_that_is_open_is_kept(place: Place) -> None:
     database = place.open()
     queue = database.create_queue("work")
     for _ in range(3):
-        (raw,) = database._runner._idle
+        (raw,) = database._runner.pool._idle
         idle_for_long(database)
         queue.push("x")
-        assert [*database._runner._all] == [raw]
+        assert [*database._runner.pool._all] == [raw]
 
 
 @pytest.mark.parametrize("recycle", [-1, 600])
@@ -317,10 +317,10 @@ def test_a_connection_lives_as_long_as_pool_recycle_says(place: Place, recycle: 
     sa_engine = sa.create_engine(place.url, pool_recycle=recycle)
     with tablequeue.connect(sa_engine, schema=place.schema) as database:
         queue = database.create_queue("work")
-        (raw,) = database._runner._idle
+        (raw,) = database._runner.pool._idle
         raw.opened_at -= 601
         queue.push("x")
-        assert (raw in database._runner._all) == (recycle == -1)
+        assert (raw in database._runner.pool._all) == (recycle == -1)
     sa_engine.dispose()
 
 
@@ -382,7 +382,7 @@ def await_end(place: Place, kind: Kind, numbers: Sequence[int]) -> None:
 
 
 def end_sessions(database: Database, place: Place, kind: Kind) -> None:
-    numbers = [kind.number(raw.dbapi) for raw in database._runner._all]
+    numbers = [kind.number(raw.dbapi) for raw in database._runner.pool._all]
     with watching(place) as asked:
         for number in numbers:
             asked(WORDS[kind.name].end.format(number))
@@ -558,7 +558,7 @@ def test_a_server_that_becomes_read_only(place: Place) -> None:
         place.execute("set global read_only = 1")
         try:
             refuses(ReadOnly, queue.push, "y")
-            assert not database._runner._idle, "the connection is closed"
+            assert not database._runner.pool._idle, "the connection is closed"
         finally:
             place.execute("set global read_only = 0")
         queue.push("y")

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import Database, Queue
-from tablequeue.engines import runner
+from tablequeue.engines import pool
 from tablequeue.ext import context_of, waiter_of
 from tests.forked import Child, method, push_in_process, push_some, pushes, pushing
 from tests.servers import Place, only
@@ -170,12 +170,12 @@ def test_a_transaction_of_any_pool_goes_on_in_the_parent(place: Place, queue: Qu
 def test_a_fork_in_the_middle_of_a_call_that_does_not_end(
     place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "FORK_PATIENCE", 0.01)
-    held = context_of(queue).runner._connect()
+    monkeypatch.setattr(pool, "FORK_PATIENCE", 0.01)
+    held = context_of(queue).runner.pool.connect()
     child = Child(lambda _: push_some(queue))
     child.go_on()
     assert child.result() == "ForkUnsafe"
-    context_of(queue).runner._discard(held)
+    context_of(queue).runner.pool.discard(held)
     check_there(queue, [queue.push("of the parent")])
 
 
@@ -208,7 +208,7 @@ def test_what_a_parent_holds_is_its_own(place: Place, queue: Queue) -> None:
 def kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections stay open over a fork, and the child does not use them."""
     for step in ("close_before_fork", "open_after_fork"):
-        monkeypatch.setattr(runner.Runner, step, lambda self: None)
+        monkeypatch.setattr(pool.Pool, step, lambda *_: None)
     monkeypatch.setattr("tablequeue.engines.sqlite.engine.refuse", lambda path: None)
     monkeypatch.setattr("tablequeue.engines.sqlite.connection.refuse", lambda path: None)
 

@@ -79,7 +79,7 @@ def check(place: Place, name: str, act: Callable[[Queue], None]) -> None:
     open_ones: list[str] = []
 
     def reached(number: int, words: str) -> None:
-        for raw in context_of(queue).runner._all:
+        for raw in context_of(queue).runner.pool._all:
             if raw.dbapi.server_status & SERVER_STATUS_IN_TRANS:
                 open_ones.append(f"{number}: {words}")
 

@@ -231,7 +231,7 @@ def test_bytes_come_back_as_they_are_stored(server: tds.Server, driver: Callable
 
 def test_a_connection_that_the_server_closed_is_not_used(server: tds.Server, driver: Callable[[int], Any]) -> None:
     queue = queue_on(server, driver, payload="text")
-    (raw,) = context_of(queue).runner._idle
+    (raw,) = context_of(queue).runner.pool._idle
     raw.used_at -= 3600
     assert raw.is_open()
     server.close_sessions()
@@ -243,7 +243,7 @@ def test_a_connection_that_the_server_closed_is_not_used(server: tds.Server, dri
     claim = queue.pop()
     assert claim is not None
     assert claim.payload == "a"
-    assert raw not in context_of(queue).runner._all
+    assert raw not in context_of(queue).runner.pool._all
 
 
 def test_half_a_surrogate_fails_no_message(server: tds.Server, driver: Callable[[int], Any]) -> None:

@@ -51,7 +51,7 @@ def server() -> Server:
 
 def test_a_connection_of_ours_is_made_so(server: Server) -> None:
     sa_engine: Any = server
-    assert Runner(sa_engine, SQLServer(server.dialect))._connect()
+    assert Runner(sa_engine, SQLServer(server.dialect)).pool.connect()
     assert server.autocommit
     assert "set transaction isolation level read committed" in server.sent[0][0]
     assert not any(params for _, params in server.sent)
@@ -62,7 +62,7 @@ def test_a_database_that_is_too_old_is_refused(server: Server, level: list[Any])
     server.answers["compatibility_level"] = lambda params: level
     sa_engine: Any = server
     runner = Runner(sa_engine, SQLServer(server.dialect))
-    refuses(errors.DatabaseError, runner._connect)
+    refuses(errors.DatabaseError, runner.pool.connect)
 
 
 def test_a_claim_is_one_batch_in_one_round_trip(server: Server) -> None:
@@ -433,7 +433,7 @@ def test_one_thread_polls_for_all_consumers_of_a_process(server: Server) -> None
     other = context_of(queue).engine.table("other", table.definition)
     server.answers["from tq_other"] = lambda params: [(0.0, 0)]
     server.answers["as seconds"] = lambda params: [(None, 0)]
-    listener = SQLServerPoll(context_of(queue).runner._connect())
+    listener = SQLServerPoll(context_of(queue).runner.pool.connect())
     for each in (table, other):
         listener.attend(each)
     server.sent.clear()

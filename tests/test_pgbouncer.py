@@ -92,7 +92,7 @@ def test_every_session_serves_every_call(queue: Queue) -> None:
 
 
 def test_a_session_of_the_pooler_keeps_its_plans(queue: Queue) -> None:
-    cursor = context_of(queue).runner._idle[-1].cursor
+    cursor = context_of(queue).runner.pool._idle[-1].cursor
     assert cursor.execute("select current_setting('plan_cache_mode')").fetchone() == ("auto",)
 
 
@@ -142,6 +142,6 @@ def test_without_it_a_statement_is_prepared_at_its_first_run(
     with tablequeue.connect(engine, schema=place.schema) as database:
         database.create_queue("work", payload="text").push("x")
         looks = "select count(*) from pg_prepared_statements where statement like 'with pushed as%'"
-        found = database._runner._idle[-1].cursor.execute(looks).fetchone()
+        found = database._runner.pool._idle[-1].cursor.execute(looks).fetchone()
         assert found == (int(prepared),), "unless the caller wants none"
     engine.dispose()

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import tablequeue
 from tablequeue import Claim, Database
 from tablequeue.engines.connection import RawConnection
+from tablequeue.engines.pool import Pool
 from tablequeue.engines.runner import Runner
 from tablequeue.worker import Worker
 from tablequeue.worker.schedule import Schedule, push_due
@@ -91,19 +92,21 @@ def lease_of(database: Database) -> datetime:
     return message.lease_until
 
 
-class FromThePool(Runner):
+class FromThePool(Pool):
     """Takes connections from the caller's pool."""
 
     def _made(self) -> RawConnection:
-        proxy = self.sa_engine.raw_connection()
-        raw = self.engine.adopt(proxy.dbapi_connection)
+        proxy = self._sa_engine.raw_connection()
+        raw = self._engine.adopt(proxy.dbapi_connection)
         proxy.detach()
         self._all.append(raw)
         return raw
 
 
 def test_the_check_notices_calls_that_wait_in_the_pool(place: Place, small: sa.Engine) -> None:
-    database = Database(small, FromThePool(small, place.open()._runner.engine), None)
+    runner = Runner(small, place.open()._runner.engine)
+    runner.pool = FromThePool(small, runner.engine)
+    database = Database(small, runner, None)
     with database, pytest.raises(sa.exc.TimeoutError):
         check_verbs(database)
 

@@ -151,9 +151,9 @@ def test_reads_of_an_interval_have_plans_of_their_own(db: Database) -> None:
     """Their values are in the text, so that no plan for other values is used; and none of them is prepared."""
     queue = db.create_queue("work", payload="text")
     queue.push_many(["%s", "%(x)s"])
-    prepared = len(db._runner._idle[-1].dbapi._prepared._names)
+    prepared = len(db._runner.pool._idle[-1].dbapi._prepared._names)
     assert len(queue.peek()) == 2
-    assert len(db._runner._idle[-1].dbapi._prepared._names) == prepared
+    assert len(db._runner.pool._idle[-1].dbapi._prepared._names) == prepared
     claims = queue.pop_many(2)
     assert len(queue.peek(state="in_progress")) == 2
     queue.complete_many(claims)

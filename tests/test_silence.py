@@ -99,14 +99,14 @@ def test_a_packet_that_takes_long_is_answered(place: Place, quick: None) -> None
     """A ping follows it, and its answer is not taken for that of the next call."""
     database = place.open()
     queue = database.create_queue("work")
-    (before,) = database._runner._idle
+    (before,) = database._runner.pool._idle
     packet = ["begin", "select sleep(0.3)", "select 2", "commit"]
     for _ in range(3):
         assert run(database, packet) == [((0,),), ((2,),)]
         assert queue.push("x")
     refuses(QueueNotFound, run, database, [*packet[:2], "select 1 from nowhere", *packet[2:]])
     assert run(database, packet) == [((0,),), ((2,),)]
-    assert [*database._runner._idle] == [before], "it stays as it is"
+    assert [*database._runner.pool._idle] == [before], "it stays as it is"
 
 
 # -- a server that answers nothing -------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_the_check_notices_a_packet_that_nothing_follows(
     future = cut_off(database, place, 2)
     assert not future.done()
     with administrator(place) as asked:
-        for raw in database._runner._all:
+        for raw in database._runner.pool._all:
             asked(f"kill {raw.dbapi.thread_id()}")
     assert isinstance(future.exception(PATIENCE), ConnectionLost)
 

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from tablequeue.consumer import Consumer
 from tablequeue.engines import check_kind, driver_missing, engine_class
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.runner import Runner, shown
+from tablequeue.engines.pool import shown
+from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
 from tablequeue.ext import context_of

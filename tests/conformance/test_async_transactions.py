@@ -423,6 +423,6 @@ async def test_a_cancelled_take_leaves_no_lock_beside_the_transaction(
             cancelled.set()
             assert not begun.is_set() or await asyncio.to_thread(ended.wait, PATIENCE)
         await connection.rollback()
-    while len(runner._all) != len(runner._idle):
+    while len(runner.pool._all) != len(runner.pool._idle):
         await asyncio.sleep(0)
     assert ids_of(queue.pop_many(2)) == [id]

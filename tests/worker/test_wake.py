@@ -331,7 +331,7 @@ def test_a_wasted_wake_up_makes_the_next_one_back_off(queue: Queue) -> None:
 def test_one_poll_covers_all_queues_that_consumers_wait_for(db: Database, queue: Queue) -> None:
     others = [db.create_queue(name) for name in ("here", "there")]
     runner = context_of(queue).runner
-    listener = Poll(runner._connect())
+    listener = Poll(runner.pool.connect())
     for each in (queue, *others):
         listener.attend(context_of(each).table)
         each.push("x")
@@ -339,13 +339,13 @@ def test_one_poll_covers_all_queues_that_consumers_wait_for(db: Database, queue:
     assert [*(listener.listen() or ())] == ["tq_here", "tq_there"]
     others[0].pop()
     assert [*(listener.listen() or ())] == ["tq_there"]
-    runner._discard(listener.connection)
+    runner.pool.discard(listener.connection)
 
 
 @only("mariadb")
 def test_consumers_that_come_and_go_do_not_postpone_the_poll(db: Database, queue: Queue) -> None:
     runner, busy = context_of(queue).runner, db.create_queue("busy")
-    listener = Poll(runner._connect())
+    listener = Poll(runner.pool.connect())
     listener.attend(context_of(queue).table)
     queue.push("x")
     with ThreadPoolExecutor(1) as threads:
@@ -353,7 +353,7 @@ def test_consumers_that_come_and_go_do_not_postpone_the_poll(db: Database, queue
         while not heard.done():
             listener.attend(context_of(busy).table)
         assert [*(heard.result() or ())] == ["tq_work"]
-    runner._discard(listener.connection)
+    runner.pool.discard(listener.connection)
 
 
 def test_time_until_the_next(queue: Queue) -> None:

@@ -15,7 +15,8 @@ from tablequeue.engines import engine_class
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.params import Params
-from tablequeue.engines.runner import Runner, shown
+from tablequeue.engines.pool import shown
+from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition

@@ -7,17 +7,14 @@ SQLAlchemy makes and configures the connections, and the statements run on curso
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from math import inf
 from random import random
-from threading import Condition, Lock
-from time import monotonic, sleep
+from threading import Lock
+from time import sleep
 from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
@@ -30,19 +27,10 @@ from tablequeue.engines.notifier import Notifier
 from tablequeue.engines.operations import OPERATIONS
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
-from tablequeue.engines.silence import Watch
+from tablequeue.engines.pool import Pool
 from tablequeue.engines.table import Statements, Table
-from tablequeue.errors import (
-    ConnectionLost,
-    DatabaseError,
-    Locked,
-    QueueNotFound,
-    ReadOnly,
-    TablequeueError,
-    Unreachable,
-)
+from tablequeue.errors import ConnectionLost, ReadOnly, TablequeueError
 from tablequeue.model.connection import Connection
-from tablequeue.model.redaction import is_secret
 
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Statements)
@@ -53,35 +41,19 @@ Beside = Callable[..., AbstractContextManager[Any]]
 RETRIES = 10
 # Maximum seconds before the first retry.
 RETRY_PAUSE = 0.001
-# The remedy if a database file is missing that a connection would create.
-FILE_REMEDY = "Correct the path in the URL; or make a queue, and the file with it, by create_queue() or `queue create`."
-
-# Seconds that a fork waits for calls in other threads, on an engine that must have no connection open then.
-FORK_PATIENCE = 2.0
 
 _runners: weakref.WeakSet[Runner] = weakref.WeakSet()
 
 
 class Runner:
-    """A pool of raw connections of our own. Each concurrent call uses one, which is kept for later calls.
-
-    They are made as those of the caller's pool are, with its events, but apart from it: their settings are changed for
-    good, and no call of ours waits until the caller's own code gives a connection of that pool back.
-    """
+    """Runs operations, each on a connection of our own or on the caller's."""
 
     def __init__(self, sa_engine: sa.Engine, engine: Engine) -> None:
         self.sa_engine = sa_engine
         self.engine = engine
         engine.opened(sa_engine)
+        self.pool = Pool(sa_engine, engine)
         self.notifier = self._new_notifier()
-        self._idle: deque[RawConnection] = deque()
-        self._all: list[RawConnection] = []
-        self._gate = Condition()
-        self._forking = False
-        self._opening = 0
-        self._watch = Watch(self._connect_and_close)
-        recycle: int = sa_engine.pool._recycle  # noqa: SLF001  (SQLAlchemy has no public way to the option pool_recycle)
-        self._longest = recycle if recycle > -1 else inf
         _runners.add(self)
 
     def run(
@@ -105,7 +77,7 @@ class Runner:
         # Only an engine's own method: a function of several operations needs a transaction, whatever its name.
         autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
         raw, result = self._retried(operation, table, params, autocommit, creating=creating)
-        self._keep(raw)
+        self.pool.keep(raw)
         return result
 
     def run_beside(
@@ -190,133 +162,28 @@ class Runner:
         return self.engine.missing()
 
     def close(self) -> None:
-        if self.notifier is not None:
-            self.notifier.close()
-        self._close_idle()
+        self._close_notifier()
+        self.pool.close_idle()
 
     def close_before_fork(self) -> None:
-        """Close all connections: idle ones now, others when their calls end.
-
-        A call that needs another one waits for `open_after_fork`.
-        """
-        with self._gate:
-            self._forking = True
-        before, self._idle = self._idle, _Closing(self._discard)
-        if self.notifier is not None:
-            self.notifier.close()
-        deadline = monotonic() + FORK_PATIENCE
-        while (self._all or self._opening) and monotonic() < deadline:
-            while before:
-                self._discard(before.pop())
-            sleep(0.001)
-        self._close_pool()
+        self.pool.close_before_fork(self._close_notifier)
 
     def open_after_fork(self) -> None:
-        self._idle = deque()
-        with self._gate:
-            self._forking = False
-            self._gate.notify_all()
+        self.pool.open_after_fork()
 
     def forget_parent(self) -> None:
-        """In a forked child: drop the parent's connections without closing them.
-
-        If the child used or closed one, it would disturb the parent's session. So they stay open and unused until the
-        child exits.
-        """
-        for raw in self._all:
-            raw.forget()
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(raw))
-        self._all.clear()
-        self._idle = deque()
-        self._gate = Condition()
-        self._forking = False
-        self._opening = 0
-        self._watch = Watch(self._connect_and_close)
+        self.pool.forget_parent()
         self.notifier = self._new_notifier()  # the thread of the old one is the parent's
-        self.sa_engine.dispose(close=False)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _new_notifier(self) -> Notifier | None:
         listener = self.engine.listener
-        return None if listener is None else Notifier(listener, self._connect_at_once, self._discard)
+        return None if listener is None else Notifier(listener, self.pool.connect_at_once, self.pool.discard)
 
-    def _close_idle(self) -> None:
-        while self._idle:
-            self._discard(self._idle.pop())
-
-    def _open_connection(self, creating: bool) -> RawConnection:
-        """Return an idle connection that the server has not closed and that is not too old, or a new one."""
-        while True:
-            try:
-                raw = self._idle.pop()
-            except IndexError:
-                return self._connect(creating)
-            now = monotonic()
-            if now - raw.opened_at <= self._longest and (now - raw.used_at < raw.look_after or raw.is_open()):
-                return raw
-            self._discard(raw)
-
-    def _keep(self, raw: RawConnection) -> None:
-        raw.used_at = monotonic()
-        self._idle.append(raw)
-
-    def _close_pool(self) -> None:
-        # Pools of other classes would also close the connections that are checked out.
-        if isinstance(self.sa_engine.pool, (sa.QueuePool, sa.NullPool)):
-            self.sa_engine.dispose()
-
-    def _connect_at_once(self) -> RawConnection:
-        if self._forking:
-            raise Locked("The process is being forked.", "Try again.")
-        return self._connect()
-
-    def _connect(self, creating: bool = False) -> RawConnection:
-        if not creating and (path := self.missing()):
-            raise QueueNotFound(f"There is no database file {path}, and so no queue.", FILE_REMEDY)
-        with self._gate:
-            self._gate.wait_for(lambda: not self._forking)
-            self._opening += 1
-        try:
-            return self._opened()
-        finally:
-            with self._gate:
-                self._opening -= 1
-
-    def _opened(self) -> RawConnection:
-        try:
-            return self._made()
-        except Exception as error:
-            original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-            refusal = self.engine.translate(original) if isinstance(original, Exception) else None
-            if refusal is None:
-                raise
-            if isinstance(refusal, (ConnectionLost, DatabaseError)):
-                url = shown(self.sa_engine.url)
-                words = " ".join(str(original).split()).rstrip(".?")
-                refusal = Unreachable(
-                    f"The database {url} cannot be reached: {words}.",
-                    "Check that the server runs, and the host, port, user, password and options of the URL.",
-                )
-            raise refusal from error
-
-    def _made(self) -> RawConnection:
-        self.engine.check_url(self.sa_engine.url)
-        # An empty pool, with the options and the events that the caller's has now. It takes some 150 µs.
-        with self.engine.connecting():
-            proxy = self.sa_engine.pool.recreate().connect()
-        try:
-            raw = self.engine.adopt(proxy.dbapi_connection)
-            raw.watch(self._watch)
-        except BaseException:
-            proxy.invalidate()
-            raise
-        proxy.detach()
-        self._all.append(raw)
-        return raw
-
-    def _connect_and_close(self) -> None:
-        self._discard(self._connect())
+    def _close_notifier(self) -> None:
+        if self.notifier is not None:
+            self.notifier.close()
 
     def _retried(
         self,
@@ -336,7 +203,7 @@ class Runner:
             params = clock.moved(self.engine, params)
         renewed = False
         for retry in range(RETRIES + 1):
-            raw = self._open_connection(creating)
+            raw = self.pool.open(creating=creating)
             try:
                 if autocommit or not ends:
                     return raw, operation(raw.cursor, table, params)
@@ -365,26 +232,18 @@ class Runner:
             if not autocommit:
                 raw.rollback()
         except Exception:
-            self._discard(raw)
+            self.pool.discard(raw)
             return refusal
         if isinstance(refusal, (ConnectionLost, ReadOnly)):
             # What broke this connection has most likely broken the idle ones too. One that has become read-only is to
             # a server that another one has replaced, and stays so; those of SQLAlchemy's pool are to the same.
-            self._discard(raw)
-            self._close_idle()
+            self.pool.discard(raw)
+            self.pool.close_idle()
             if isinstance(refusal, ReadOnly):
-                self._close_pool()
+                self.pool.close_of_caller()
         else:
-            self._keep(raw)
+            self.pool.keep(raw)
         return refusal
-
-    def _discard(self, raw: RawConnection) -> None:
-        try:
-            raw.close()
-        except Exception:
-            # A connection that cannot be closed needs no more care. The error to report is the one before.
-            pass
-        self._all.remove(raw)  # last: a fork waits for it
 
     def _run_within(
         self, connection: Connection, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
@@ -427,9 +286,9 @@ class Runner:
             if not self.engine.commits_each(raw.dbapi):
                 raw.rollback()
         except Exception:
-            self._discard(raw)  # with its connection, its locks are gone
+            self.pool.discard(raw)  # with its connection, its locks are gone
         else:
-            self._keep(raw)
+            self.pool.keep(raw)
 
     def _is_whole(self, operation: Callable[..., Any]) -> bool:
         """Whether an operation in a caller's transaction needs no savepoint, because it is one statement.
@@ -453,23 +312,6 @@ def _is_repeatable(operation: Callable[..., Any]) -> bool:
     """Return whether the operation may run again after its connection broke: it is one of the table, not a function."""
     known = OPERATIONS.get(operation.__name__) if hasattr(operation, "__self__") else None
     return known is not None and known.repeatable
-
-
-class _Closing(deque[RawConnection]):
-    """Replaces the idle connections before a fork: it is empty, and closes each connection that is returned to it."""
-
-    def __init__(self, discard: Callable[[RawConnection], None]) -> None:
-        super().__init__()
-        self._discard = discard
-
-    def append(self, raw: RawConnection) -> None:
-        self._discard(raw)
-
-
-def shown(url: sa.URL) -> str:
-    """Return the URL for display, without its passwords. SQLAlchemy hides only the one before the @."""
-    hidden = {name: "***" for name in url.query if is_secret(name)}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def _before_fork() -> None:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from tablequeue.engines import procedures
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.params import Params
+from tablequeue.engines.pool import FILE_REMEDY
 from tablequeue.engines.rows import NameRow, QueueRow
-from tablequeue.engines.runner import FILE_REMEDY, Runner
+from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Statements, Table
 from tablequeue.errors import BadName, QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.model.definition import (
