@@ -93,10 +93,7 @@ def cancel(settings: Settings, id: int, yes: bool) -> None:
         batch = database.batch(id)
         confirm(yes, f"Cancel every message of the batch {id} of the queue {batch.queue!r}?")
         cancelled = batch.cancel()
-    if settings.json:
-        print_json({"batch": id, "cancelled": cancelled})
-    else:
-        click.echo(f"{cancelled} cancelled or told to stop")
+    settings.emit({"batch": id, "cancelled": cancelled}, f"{cancelled} cancelled or told to stop")
 
 
 def _values(batch: Batch, progress: BatchProgress) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import click
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.options import ID
-from tablequeue.cli.output import print_json
 from tablequeue.errors import BadInput
 
 
@@ -22,10 +21,10 @@ def cancel(settings: Settings, /, queue: str, ids: tuple[int, ...]) -> None:
     """
     with settings.consumer(queue) as source:
         account = source.cancel(ids)
-    if settings.json:
-        print_json({"cancelled": account.cancelled, "told": account.told, "unknown": account.unknown})
-    else:
-        click.echo(f"{len(account.cancelled)} cancelled, {len(account.told)} told to stop")
+    settings.emit(
+        {"cancelled": account.cancelled, "told": account.told, "unknown": account.unknown},
+        f"{len(account.cancelled)} cancelled, {len(account.told)} told to stop",
+    )
     if account.unknown:
         named = ", ".join(map(str, account.unknown))
         raise BadInput(f"There is no message {named} in {queue!r}.", "It may be finished: see `history`.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -68,6 +68,15 @@ class Settings:
         topic, own = topic_and_name(name)
         with self.topic(topic) as found:
             yield found.subscription(own)
+
+    def emit(self, value: Mapping[str, Any], text: object) -> None:
+        """Print a result: with --json `value` as one line of JSON, else `text`."""
+        if self.json:
+            from tablequeue.cli.output import print_json  # imports rich, which most results do not need
+
+            print_json(value)
+        else:
+            click.echo(text)
 
 
 class _Shared:
@@ -158,12 +167,7 @@ class Root(Group):
 
 def report(settings: Settings, done: str, count: int) -> None:
     """Print what was done, and to how many messages."""
-    from tablequeue.cli.output import print_json
-
-    if settings.json:
-        print_json({done: count})
-    else:
-        click.echo(f"{count} {done}")
+    settings.emit({done: count}, f"{count} {done}")
 
 
 def say_none(words: str) -> None:

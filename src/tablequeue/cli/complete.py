@@ -7,7 +7,6 @@ import click
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import load
 from tablequeue.cli.options import ID
-from tablequeue.cli.output import print_json
 from tablequeue.model.message import Claim
 
 
@@ -26,7 +25,4 @@ def complete(settings: Settings, queue: str, id: int, token: str, result: str | 
     with settings.consumer(queue) as source:
         value = None if result is None else load(result.encode("utf-8", "surrogateescape"), "json")
         source.complete(Claim.of(source, id, token), result=value)
-    if settings.json:
-        print_json({"id": id, "state": "finished"})
-    else:
-        click.echo("finished")
+    settings.emit({"id": id, "state": "finished"}, "finished")

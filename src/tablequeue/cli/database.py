@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from tablequeue.cli.commands import Group, Settings
-from tablequeue.cli.output import print_json
 
 
 @click.group(cls=Group)
@@ -24,7 +23,4 @@ def identity(settings: Settings, renew: bool) -> None:
     """
     with settings.database() as opened:
         found = opened.renew_identity() if renew else opened.identity()
-    if settings.json:
-        print_json({"identity": found})
-    else:
-        click.echo(found)
+    settings.emit({"identity": found}, found)

@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from tablequeue.cli.commands import REFUSED, Command, Settings
-from tablequeue.cli.output import one_line, print_json
+from tablequeue.cli.output import one_line
 
 
 @click.command(cls=Command)
@@ -23,10 +23,10 @@ def doctor(ctx: click.Context, queue: str | None) -> None:
     with settings.database() as database:
         findings = database.doctor(queue)
     for finding in findings:
-        if settings.json:
-            print_json(dataclasses.asdict(finding))
-        else:
-            click.echo(f"{finding.queue or 'database'}: {one_line(finding.cause)}\n  {one_line(finding.remedy)}")
+        settings.emit(
+            dataclasses.asdict(finding),
+            f"{finding.queue or 'database'}: {one_line(finding.cause)}\n  {one_line(finding.remedy)}",
+        )
     if not findings and not settings.json:
         click.echo("Nothing was found.")
     ctx.exit(REFUSED if findings else 0)

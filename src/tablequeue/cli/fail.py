@@ -6,7 +6,6 @@ import click
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.options import ID
-from tablequeue.cli.output import print_json
 from tablequeue.model.message import Claim
 
 
@@ -29,7 +28,4 @@ def fail(settings: Settings, queue: str, id: int, token: str, error: str, retry_
         message = source.find(id)
         attempts = message.attempts if message else 0
         state = source.fail(Claim.of(source, id, token, attempts), error, retry_in=retry_in)
-    if settings.json:
-        print_json({"id": id, "state": state})
-    else:
-        click.echo(state)
+    settings.emit({"id": id, "state": state}, state)

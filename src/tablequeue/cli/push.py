@@ -251,7 +251,7 @@ def _print_many(settings: Settings, ids: Sequence[int | None], skipped: int) -> 
         if count:
             click.echo(f"{count} {what}{'' if count == 1 else 's'} skipped", err=True)
     first, last = (pushed[0], pushed[-1]) if pushed else (None, None)
-    if settings.json:
-        print_json({"pushed": len(pushed), "skipped": skipped, "duplicates": duplicates, "first": first, "last": last})
-    else:
-        click.echo(f"{len(pushed)} pushed" + (f", ids {first} to {last}" if pushed else ""))
+    settings.emit(
+        {"pushed": len(pushed), "skipped": skipped, "duplicates": duplicates, "first": first, "last": last},
+        f"{len(pushed)} pushed" + (f", ids {first} to {last}" if pushed else ""),
+    )

@@ -62,10 +62,7 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
     with settings.database() as database:
         check_schema(settings, database, create_schema)
         queue = database.create_queue(name, **fields_of("queue", options))
-    if settings.json:
-        print_json({"queue": name, "definition": dataclasses.asdict(queue.definition)})
-    else:
-        click.echo(name)
+    settings.emit({"queue": name, "definition": dataclasses.asdict(queue.definition)}, name)
 
 
 @queue.command("list")
@@ -75,10 +72,7 @@ def list_(settings: Settings) -> None:
     with settings.database() as database:
         names = database.queues()
     for name in names:
-        if settings.json:
-            print_json({"queue": name})
-        else:
-            click.echo(name)
+        settings.emit({"queue": name}, name)
     if not names:
         say_none("There is no queue.")
 
@@ -120,10 +114,7 @@ def rename(settings: Settings, old: str, new: str) -> None:
     """
     with settings.database() as database:
         database.rename(old, new)
-    if settings.json:
-        print_json({"queue": new, "renamed": old})
-    else:
-        click.echo(f"{old} is now {new}")
+    settings.emit({"queue": new, "renamed": old}, f"{old} is now {new}")
 
 
 @queue.command()
@@ -141,10 +132,7 @@ def alter(settings: Settings, /, name: str, **options: Any) -> None:
             raise click.UsageError("Give at least one option to change.")
         queue.alter(**fields)
         definition = dataclasses.asdict(queue.definition)
-    if settings.json:
-        print_json({"queue": name, "definition": definition})
-    else:
-        click.echo(f"{name} altered")
+    settings.emit({"queue": name, "definition": definition}, f"{name} altered")
 
 
 @queue.command()
@@ -174,10 +162,7 @@ def resume(settings: Settings, name: str) -> None:
     """Deliver the messages of the queue NAME again."""
     with settings.consumer(name) as queue:
         queue.resume()
-    if settings.json:
-        print_json({"queue": name, "paused": False})
-    else:
-        click.echo(f"{name} resumed")
+    settings.emit({"queue": name, "paused": False}, f"{name} resumed")
 
 
 @queue.command()
@@ -189,10 +174,7 @@ def drop(settings: Settings, name: str, yes: bool) -> None:
     with settings.consumer(name) as queue:
         confirm(yes, f"Drop the queue {name!r} with all its messages and its history?")
         queue.drop()
-    if settings.json:
-        print_json({"queue": name, "dropped": True})
-    else:
-        click.echo(f"{name} dropped")
+    settings.emit({"queue": name, "dropped": True}, f"{name} dropped")
 
 
 @queue.command()
@@ -207,7 +189,4 @@ def purge(settings: Settings, name: str, yes: bool) -> None:
     with settings.consumer(name) as queue:
         confirm(yes, f"Delete every message of the queue {name!r} that waits?")
         purged = queue.purge()
-    if settings.json:
-        print_json({"queue": name, "purged": purged})
-    else:
-        click.echo(f"{purged} purged")
+    settings.emit({"queue": name, "purged": purged}, f"{purged} purged")

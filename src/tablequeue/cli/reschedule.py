@@ -8,7 +8,6 @@ import click
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.options import ID, time_option
-from tablequeue.cli.output import print_json
 
 
 @click.command(cls=Command)
@@ -26,7 +25,4 @@ def reschedule(
     """Change when message ID of QUEUE becomes ready, or its priority. It must wait: ready, scheduled or blocked."""
     with settings.consumer(queue) as source:
         source.reschedule(id, delay=delay, due=due, priority=priority)
-    if settings.json:
-        print_json({"rescheduled": id})
-    else:
-        click.echo("rescheduled")
+    settings.emit({"rescheduled": id}, "rescheduled")

@@ -6,7 +6,6 @@ import click
 
 from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.options import ID, Seconds
-from tablequeue.cli.output import print_json
 from tablequeue.errors import NoResult
 from tablequeue.model.payload import json_text
 
@@ -29,7 +28,4 @@ def result(ctx: click.Context, queue: str, id: int, wait: float) -> None:
         except NoResult as error:
             click.echo(error.cause, err=True)
             ctx.exit(EMPTY)
-    if settings.json:
-        print_json({"id": id, "result": value})
-    else:
-        click.echo(json_text(value))
+    settings.emit({"id": id, "result": value}, json_text(value))

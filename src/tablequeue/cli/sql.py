@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from tablequeue.cli.commands import Command, Settings, topic_and_name
 from tablequeue.cli.options import COUNT, OPTIONS, definition_options, fields_of
-from tablequeue.cli.output import print_json
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.printed import kind_of, operations, script, without_comments
@@ -96,10 +95,7 @@ def sql(
     text = script(engine, operation, queue, definition, state, roles, values, from_version, number, table)
     if bare:
         text = without_comments(text)
-    if settings.json:
-        print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
-    else:
-        click.echo(text)
+    settings.emit({"dialect": dialect, "operation": operation, "queue": queue, "sql": text}, text)
 
 
 def _check_options(ctx: click.Context, kind: Kind) -> None:

@@ -63,9 +63,8 @@ def reconcile(settings: Settings, checkpoint: Path) -> None:
     with settings.database() as database:
         places = reconcile_checkpoint(checkpoint, database)
     for place in places:
-        if settings.json:
-            print_json(place._asdict())
-        else:
-            click.echo(f"{place.queue}: the stream {place.stream} is completed up to batch {place.batch}.")
+        settings.emit(
+            place._asdict(), f"{place.queue}: the stream {place.stream} is completed up to batch {place.batch}."
+        )
     if not places:
         click.echo("No batch of a queue was committed yet: there is nothing to complete.", err=True)

@@ -40,10 +40,7 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
     with settings.database() as database:
         check_schema(settings, database, create_schema)
         made = database.create_topic(name, **fields_of("topic", options))
-    if settings.json:
-        print_json({"topic": name, "definition": _definition(made)})
-    else:
-        click.echo(name)
+    settings.emit({"topic": name, "definition": _definition(made)}, name)
 
 
 @topic.command("list")
@@ -53,10 +50,7 @@ def list_(settings: Settings) -> None:
     with settings.database() as database:
         names = database.topics()
     for name in names:
-        if settings.json:
-            print_json({"topic": name})
-        else:
-            click.echo(name)
+        settings.emit({"topic": name}, name)
     if not names:
         say_none("There is no topic.")
 
@@ -183,7 +177,4 @@ def _print_lag(settings: Settings, row: dict[str, Any]) -> None:
 
 
 def _report_dropped(settings: Settings, what: str, name: str) -> None:
-    if settings.json:
-        print_json({what: name, "dropped": True})
-    else:
-        click.echo(f"{name} dropped")
+    settings.emit({what: name, "dropped": True}, f"{name} dropped")

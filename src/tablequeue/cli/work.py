@@ -12,7 +12,6 @@ from tablequeue.cli import logs
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.health import health_options, serving_health
 from tablequeue.cli.options import COUNT, Seconds
-from tablequeue.cli.output import print_json
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
 from tablequeue.worker.handler import import_target
@@ -86,10 +85,7 @@ def work(
     logs.configure(as_json=settings.json)
     with settings.database() as database, serving_health(health_host, health_port, lambda: health(worker, database)):
         counts = worker.run(database, drain=drain)
-    if settings.json:
-        print_json(counts)
-    else:
-        click.echo(", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing to do")
+    settings.emit(counts, ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing to do")
     if worker.abandoned:
         # The thread of a handler would keep the process alive.
         sys.stdout.flush()
