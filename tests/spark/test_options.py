@@ -100,7 +100,7 @@ TOPIC = {"url": "sqlite:///work.db", "topic": "events"}
 def test_positions_of_a_topic() -> None:
     options = Options.parse({**TOPIC, "startingPosition": "7", "endingPosition": "2026-11-21T08:00:00+01:00"}, "read")
     assert (options.starting, options.ending) == (7, datetime(2026, 11, 21, 7, tzinfo=UTC))
-    assert (Options.parse(TOPIC).starting, Options.parse(TOPIC).ending) == (None, "end")
+    assert (Options.parse(TOPIC).starting, Options.parse(TOPIC).ending) == (None, None)
     assert Options.parse({**TOPIC, "startingposition": "end"}, "stream").starting == "end"
 
 
@@ -114,7 +114,7 @@ def test_positions_of_a_topic() -> None:
         ({"failOnDataLoss": "no"}, None, "failOnDataLoss"),
         ({"minPartitions": "0"}, None, "minPartitions"),
         ({"stream": "lake"}, "stream", "no option 'stream' to stream a topic"),
-        ({"endingPosition": "end"}, "stream", "no option 'endingPosition' to stream a topic"),
+        ({"endingPosition": "soon"}, "stream", "endingPosition is 'soon'"),
         ({"onConflict": "skip"}, "write", "no option 'onConflict' to write a topic"),
     ],
 )

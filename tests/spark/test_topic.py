@@ -206,6 +206,31 @@ class TestPositions:
         words = str(refuses(BadInput, reader(place, startingPosition=end + 11).partitions))
         assert "does not exist yet; the next offset is" in words
 
+    def test_a_stream_has_the_end_that_its_checkpoint_began_with(self, db: Database, place: Place) -> None:
+        topic = numbered(db, range(10))
+        first, end = topics.bounds(context_of(topic))
+        source = stream_reader(place, startingPosition=first + 2, endingPosition="end", maxMessagesPerTrigger=5)
+        limit = source.getDefaultReadLimit()
+        begun = source.initialOffset()
+        topic.push_many(map(str, range(10, 20)))
+        half = source.latestOffset(begun, limit)
+        later = stream_reader(place, startingPosition=first + 2, endingPosition="end", maxMessagesPerTrigger=5)
+        whole = later.latestOffset(half, limit)
+        assert rows(later, later.partitions(half, whole)) == [7, 8, 9], "a run with this checkpoint"
+        assert (whole["offset"], later.latestOffset(whole, limit)) == (end, whole)
+
+    def test_a_first_batch_is_read_again_with_the_same_messages(self, db: Database, place: Place) -> None:
+        """Spark asks for the initial offset again, which is not in a checkpoint, and the end has moved."""
+        topic = numbered(db, range(3))
+        mail = topic.subscribe("mail", start="end")
+        for more in ({}, {"subscription": mail.name.partition("/")[2]}):
+            source = stream_reader(place, startingPosition="end", **more)
+            start = source.initialOffset()
+            topic.push("late")
+            end = source.latestOffset(start, source.getDefaultReadLimit())
+            later = stream_reader(place, startingPosition="end", **more)
+            assert later.partitions(later.initialOffset(), end)[0].start == start["offset"]
+
     def test_all_that_is_there_and_parts(self, db: Database, place: Place) -> None:
         """More than one sequencing takes on; and messages that came before, though another session sequences."""
         topic = numbered(db, range(120_000), range(120_000, 250_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The numbers that a bigint, and SQL's LIMIT, can hold.
 ID = click.IntRange(0, (1 << 63) - 1)
 COUNT = click.IntRange(1, LARGEST)
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -69,6 +71,19 @@ class Start(click.ParamType[Any]):
         if start is None:
             self.fail(f"{value!r} is not beginning, end, or a time such as 2030-01-31T12:00:00+00:00.", param, ctx)
         return start
+
+
+class Position(Start):
+    """A position, or an offset; a day is its beginning in UTC."""
+
+    name = "position"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.isdecimal():
+            return ID.convert(int(value), param, ctx)
+        if isinstance(value, str) and DAY.fullmatch(value):
+            value += "T00:00:00+00:00"
+        return super().convert(value, param, ctx)
 
 
 def time_option(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:

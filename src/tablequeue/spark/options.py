@@ -33,7 +33,8 @@ _QUEUE_USES: Mapping[Use, frozenset[str]] = {
 _TOPIC_USES: Mapping[Use, frozenset[str]] = {
     "read": frozenset("startingPosition endingPosition minPartitions failOnDataLoss columns".split()),
     "stream": frozenset(
-        "startingPosition subscription maxMessagesPerTrigger minPartitions failOnDataLoss columns".split()
+        "startingPosition endingPosition subscription maxMessagesPerTrigger minPartitions failOnDataLoss "
+        "columns".split()
     ),
     "write": frozenset("producer writer batch".split()),
     "stream write": frozenset(["producer"]),
@@ -68,7 +69,8 @@ class Options:
 
     Reading or streaming a topic
     startingPosition       `beginning` (the default), `end`, an offset, or a time in ISO 8601 with a zone.
-    endingPosition         the same for the end of a read, which does not include it; the default is `end`.
+    endingPosition         the same for the end, which is not included. The default of a read is `end`; a stream has no
+                           end unless it is given, and notes it in a new checkpoint.
     minPartitions          minimum number of partitions (4), but not of less than 20000 messages each.
     failOnDataLoss         whether to fail if messages to be read were dropped (true), or to leave them out.
     subscription           a subscription in which the position of a stream is noted. The default of startingPosition is
@@ -100,7 +102,7 @@ class Options:
     writer: str | None
     batch: int
     starting: Position | None
-    ending: Position
+    ending: Position | None
     min_partitions: int
     fails_on_loss: bool
     subscription: str | None
@@ -168,7 +170,7 @@ class Options:
             values.get("writer"),
             _whole(values, "batch", 0, 0),
             _position(values, "startingPosition") if "startingPosition" in values else None,
-            _position(values, "endingPosition") if "endingPosition" in values else "end",
+            _position(values, "endingPosition") if "endingPosition" in values else None,
             _whole(values, "minPartitions", 4, 1),
             _choice(values, "failOnDataLoss", _TRUTH) == "true",
             values.get("subscription"),

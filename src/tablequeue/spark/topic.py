@@ -111,15 +111,7 @@ class _Reader:
         return self._context.run(self._context.engine.topics.bounds, {}).first
 
     def _offset_of(self, position: Position) -> int:
-        if not isinstance(position, int):
-            return topics.offset_of(self._context, position)
-        end = topics.bounds(self._context).end
-        if position > end:
-            raise BadInput(
-                f"Offset {position} of the topic {self._name!r} does not exist yet; the next offset is {end}.",
-                "Give an offset that it has, or end.",
-            )
-        return position
+        return offset_of(self._opened(), position)
 
 
 class TopicReader(_Reader, DataSourceReader):
@@ -127,7 +119,7 @@ class TopicReader(_Reader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        end = self._offset_of(options.ending)
+        end = self._offset_of("end" if options.ending is None else options.ending)
         start = self._offset_of("beginning" if options.starting is None else options.starting)
         return self._partitions(self._there(start, self._first()), end)
 
@@ -166,6 +158,9 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         n = most(limit, self._options)
         seek = self._seek(start)
         begin = at if seek is None else seek.offset
+        # Spark asks again for the initial offset, if it reads the first batch again.
+        moved = begin if seek is not None or start == self._begun else None
+        until = start.get("until")
         found = topics.bounds(self._context, begin, n)
         if begin > found.end:
             raise StreamRefused(
@@ -177,16 +172,15 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
             self._note(at, start)
         self._latest = found.end
         there = self._there(begin, found.first)
-        end = min(found.end if self._end is None else self._end, there + n)
+        end = min(each for each in (found.end, self._end, until, there + n) if each is not None)
         self._looked = (begin, end) if there == begin else None
         if end > begin:
             self._given = (end, monotonic())
         self._idle.answer(end > begin or self._end is not None)
         if end <= begin:
             return start  # to the letter: the topic may have another name now
-        if seek is None:
-            return self._offset(end, None, start.get("reader"), start.get("seek"))
-        return self._offset(end, begin, start.get("reader"), seek.id)
+        seen = start.get("seek") if seek is None else seek.id
+        return self._offset(end, moved, start.get("reader"), seen, until)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         return self._origin.offset(offset=self._latest)
@@ -203,9 +197,10 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _begin(self) -> Offset:
         """Return where a stream with a new checkpoint begins. Its subscription follows it there."""
-        starting = self._options.starting
+        starting, ending = self._options.starting, self._options.ending
+        until = None if ending is None else self._offset_of(ending)
         if self._options.subscription is None:
-            return self._origin.offset(offset=self._offset_of("beginning" if starting is None else starting))
+            return self._offset(self._offset_of("beginning" if starting is None else starting), None, None, None, until)
         subscription, reader = context_of(self._subscription), secrets.token_hex(4)
         if starting is not None:
             topics.move(subscription, self._offset_of(starting))
@@ -213,7 +208,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         if starting is None:
             self._refuse_other(last, reader)
         topics.note(subscription, last.offset, self._who(reader))  # refuses one that has consumers
-        return self._offset(max(last.offset, topics.bounds(self._context).first), None, reader, last.id)
+        return self._offset(max(last.offset, topics.bounds(self._context).first), None, reader, last.id, until)
 
     def _seek(self, start: Offset) -> topics.PositionRow | None:
         """Return where somebody has moved the subscription since the checkpoint: the stream goes on there."""
@@ -250,10 +245,12 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         assert self._options.subscription is not None, "it is given"
         return self._opened().subscription(self._options.subscription)
 
-    def _offset(self, offset: int, begin: int | None, reader: str | None, seek: int | None) -> Offset:
-        """Return an offset. `from` is where its batch begins after a seek. `reader` is the stream among those of a
-        subscription, and `seek` the last seek of the subscription that it has followed."""
-        parts = {"from": begin, "reader": reader or self._reader, "seek": seek}
+    def _offset(
+        self, offset: int, begin: int | None, reader: str | None, seek: int | None, until: int | None
+    ) -> Offset:
+        """Return an offset. `from` is where its batch begins, if not at the offset before. `reader` is the stream among
+        those of a subscription, and `seek` the last seek of it that the stream has followed. It ends at `until`."""
+        parts = {"from": begin, "reader": reader or self._reader, "seek": seek, "until": until}
         if self._options.subscription is None:
             del parts["reader"], parts["seek"]
         return self._origin.offset(offset=offset, **{name: value for name, value in parts.items() if value is not None})
@@ -268,6 +265,20 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._origin.check(offset)
         checked: int = offset["offset"]
         return checked
+
+
+def offset_of(topic: Topic, position: Position) -> int:
+    """Return the offset of a position. Raises `BadInput` for an offset that does not exist yet."""
+    context = context_of(topic)
+    if not isinstance(position, int):
+        return topics.offset_of(context, position)
+    end = topics.bounds(context).end
+    if position > end:
+        raise BadInput(
+            f"Offset {position} of the topic {topic.name!r} does not exist yet; the next offset is {end}.",
+            "Give an offset that it has, or end.",
+        )
+    return position
 
 
 # A table name is given once, so whoever has it has the same topic. Without this cache each task looks into the

@@ -56,14 +56,20 @@ def size(context: Context) -> Size:
     return Size(row.messages, row.bytes, None if row.oldest_age is None else float(row.oldest_age))
 
 
+def pushed_at(context: Context, offset: int) -> datetime | None:
+    """Return when the message at an offset of a topic was pushed; None if it comes after the last one."""
+    _, end = context.run(context.engine.topics.bounds, {})
+    found = context.run(context.engine.topics.pushed_at, {"start": offset}) if offset < end else None
+    return None if found is None else context.engine.load_time(found)
+
+
 def age(context: Context, offset: int) -> float:
     """Return the seconds since the message at an offset of a topic was pushed; 0 if it comes after the last one."""
-    _, end = context.run(context.engine.topics.bounds, {})
-    pushed_at = context.run(context.engine.topics.pushed_at, {"start": offset}) if offset < end else None
-    if pushed_at is None:
+    time = pushed_at(context, offset)
+    if time is None:
         return 0.0
     clock = context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
-    return (clock - context.engine.load_time(pushed_at)).total_seconds()
+    return (clock - time).total_seconds()
 
 
 def subscribe(context: Context, name: str, definition: SubscriptionDefinition, start: Start) -> Table:

@@ -5,6 +5,7 @@ from tablequeue.spark.pipeline.delta import ToDelta
 from tablequeue.spark.pipeline.failures import attempt
 from tablequeue.spark.pipeline.iceberg import ToIceberg
 from tablequeue.spark.pipeline.progress import Progress
+from tablequeue.spark.pipeline.replaying import replay
 from tablequeue.spark.pipeline.running import run
 from tablequeue.spark.pipeline.sinks import ForeachBatch, ToParquet, ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromSpark, FromTopic
@@ -25,5 +26,6 @@ __all__ = [
     "ToQueue",
     "ToTopic",
     "attempt",
+    "replay",
     "run",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.bulk import staging
 from tablequeue.database import Database
@@ -121,7 +121,7 @@ class ToParquet:
             )
         folder = f"{self.path}/batch={batch.number:06}-{batch.query}"
         # A second write would have other file names, which a stream that reads the folder would take for new files.
-        if not _exists(rows, f"{folder}/_SUCCESS"):
+        if not exists(rows.sparkSession, f"{folder}/_SUCCESS"):
             rows.write.mode("overwrite").partitionBy(*self.partition_by).parquet(folder)
 
 
@@ -151,10 +151,10 @@ def _push(rows: DataFrame, batch: Batch, accepted: Container[str], **target: str
     rows.write.format("tablequeue").mode("append").options(**batch.options, **identity, **target).save()
 
 
-def _exists(rows: DataFrame, path: str) -> bool:
+def exists(spark: SparkSession, path: str) -> bool:
     """Whether a path exists, on any file system of Spark. `text` looks for it, and reads nothing."""
     try:
-        return bool(rows.sparkSession.read.text(re.sub(r"([][{}*?\\])", r"\\\1", path)).columns)
+        return bool(spark.read.text(re.sub(r"([][{}*?\\])", r"\\\1", path)).columns)
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
+
+from tablequeue.spark.options import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +34,22 @@ class FromTopic:
     starting_position          where a new checkpoint begins: `beginning`, `end`, an offset, or an aware time. None: at
                                the position of the subscription; at the beginning, if there is no subscription.
     max_messages_per_trigger   maximum number of messages in a batch.
+    ending_position            where a new checkpoint ends, as `replay` uses it: `end` is where the topic ends now.
     """
 
     topic: str
     subscription: str | None = None
-    starting_position: Literal["beginning", "end"] | int | datetime | None = None
+    starting_position: Position | None = None
     max_messages_per_trigger: int = 100_000
+    ending_position: Position | None = None
 
     def load(self, spark: SparkSession, database: Mapping[str, str], stream: str) -> DataFrame:
-        start = self.starting_position
+        start, end = self.starting_position, self.ending_position
         given = {
             "topic": self.topic,
             "subscription": self.subscription,
             "startingPosition": start.isoformat() if isinstance(start, datetime) else start,
+            "endingPosition": end.isoformat() if isinstance(end, datetime) else end,
             "maxMessagesPerTrigger": self.max_messages_per_trigger,
             # On this machine the number of cores: each task that writes a file takes 0.08 s of a core.
             "minPartitions": spark.conf.get("spark.default.parallelism", None),
