@@ -100,6 +100,27 @@ def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: 
         return len(other.result())
 
 
+def hold_promotion(queue: Queue, id: int, connection: sa.Connection) -> None:
+    """Let the promotion of a message, of the group `another`, wait for the end of a transaction on the connection.
+
+    It passes over messages that are locked, so it waits for a place of a head, or in a trigger.
+    """
+    words = context_of(queue).engine.words(context_of(queue).table)
+    table = words["queue"]
+    if connection.dialect.name == "mariadb":
+        connection.exec_driver_sql(f"insert into {words['heads']} (group_key, id) values ('another', {id})")  # noqa: S608
+        return
+    for statement in (
+        f"create function {table}__hold() returns trigger language plpgsql as "
+        f"$$ begin perform pg_advisory_xact_lock(hashtext('{table}')); return new; end $$",
+        f"create trigger hold before update on {table} for each row "
+        f"when (new.state = 'ready' and new.id = {id}) execute function {table}__hold()",
+    ):
+        connection.exec_driver_sql(statement)
+    connection.commit()
+    connection.exec_driver_sql(f"select pg_advisory_xact_lock(hashtext('{table}'))")
+
+
 @contextmanager
 def promoting_late(
     queue: Queue, callers: sa.Engine, await_a_wait: Callable[[], None]
@@ -111,16 +132,10 @@ def promoting_late(
     with callers.connect() as late, callers.connect() as other, ThreadPoolExecutor(1) as threads:
         with callers.begin() as connection:
             first = queue.push("a", group="another", connection=connection)
+        hold_promotion(queue, first, other)
         ids = queue.push_many(["x", "y"], group="g", connection=late)
         with callers.begin() as connection:
             later = queue.push("z", group="g", connection=connection)
-        if (
-            callers.dialect.name == "mariadb"
-        ):  # it passes over a message that is locked, and waits for a place of a head
-            heads = context_of(queue).engine.words(context_of(queue).table)["heads"]
-            other.exec_driver_sql(f"insert into {heads} (group_key, id) values ('another', {first})")  # noqa: S608
-        else:
-            queue.reschedule(later, delay=0, connection=other)
         promotion = threads.submit(promote, context_of(queue), None)
         await_a_wait()
         late.commit()

@@ -60,6 +60,11 @@ LEFT_OUT: dict[str, str] = {
     r"test_mutants\.py::test_a_group_that_was_claimed_after": MARIADB,
     r"test_mutants\.py::test_a_group_that_was_claimed_while": "PostgreSQL claims in one statement, which "
     "compares what it has seen before a wait; the others look after the wait.",
+    r"test_mutants\.py::test_a_(run_that_began|group_that_got_a_head)_while_a_promotion": "Its promotion "
+    "passes over what is locked, and a trigger in which it waits would keep claims from returning what they change.",
+    r"test_neighbours\.py::test_no_group_waits": "It has one level for callers; its matrix has the acts.",
+    r"test_neighbours\.py::test_a_promotion_that": "The mutants are other texts; "
+    "tests/test_mssql_texts.py has the rule.",
     r"worker/test_wake\.py::test_one_poll_covers": "Its poll asks for one queue after the other: "
     "tests/test_mssql_engine.py has that.",
     # -- what the tests need besides --

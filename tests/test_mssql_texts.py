@@ -390,14 +390,17 @@ def test_a_stream_reads_what_its_token_holds(operation: str) -> None:
     assert batch.endswith("token = @token") or "token = @token\norder by" in batch
 
 
-def test_promote_passes_over_notes_and_over_no_message() -> None:
-    """If the change of a skipped message were undone, the next one in its group would have overtaken it."""
+def test_promote_passes_over_a_locked_message_and_chooses_no_other() -> None:
+    """If the change of the locked message were undone, the next one in its group would have overtaken it."""
     (batch,) = batches("promote", "groups")
     assert rules.locks(batch, layout_of("groups")) == []
-    notes, look, *_ = rules.statements(batch)[-4:]
+    notes, choice, change, again, *_ = rules.statements(batch)[-6:]
     assert "readpast" in notes
-    assert "readpast" not in look
-    assert "as waiting with (index (tq_work__blocked))\n" in look
+    assert "readpast" not in choice
+    assert "as waiting with (index (tq_work__blocked))\n" in choice
+    assert "as message with (rowlock, readpast, " in change
+    assert "insert into tq_work__turns" in again
+    assert "from @next as next where not exists (select 1 from @head " in again
 
 
 def test_a_push_holds_the_notification_that_it_relies_on_until_its_commit() -> None:

@@ -616,7 +616,7 @@ def of_two_processes(place: Place, kind: Kind, mutant: Mutant | None) -> Queue:
     return database.create_queue("work", payload="text", groups=True)
 
 
-@only("postgresql", "mariadb", "mssql")
+@only("postgresql", "mariadb")
 @pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
 def test_a_run_that_began_while_a_promotion_waited(place: Place, kind: Kind, mutated: bool) -> None:
     """A promotion that does not look again makes a message ready whose group a run has closed meanwhile."""
@@ -626,7 +626,7 @@ def test_a_run_that_began_while_a_promotion_waited(place: Place, kind: Kind, mut
     assert got == (1 if mutated else 0)
 
 
-@only("postgresql", "mariadb", "mssql")
+@only("postgresql", "mariadb")
 @pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
 def test_a_group_that_got_a_head_while_a_promotion_waited(place: Place, kind: Kind, mutated: bool) -> None:
     """Two promotions that have seen different messages of a group make one of them ready."""

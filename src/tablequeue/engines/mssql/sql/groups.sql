@@ -56,8 +56,7 @@ if @served is not null exec sp_set_session_context {ring_of_session}, @served;
 -- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open
 -- run passes over the groups that the process claimed from lately.
 -- Indexes: {table}__ready, {table}__blocked, {table}__front, the primary key. Locks: the rows. Of the ready messages
--- locked ones are skipped (a strict queue waits); for a blocked one that another transaction is changing it waits, as
--- promote does.
+-- locked ones are skipped (a strict queue waits); for a blocked one that another transaction is changing it waits.
 -- In one transaction. A consumer that dies leaves its messages in progress; sweep returns them when the lease has
 -- expired.
 -- [grouped]
@@ -150,14 +149,15 @@ output
 -- name: promote
 -- In up to :n groups that were noted, the lowest blocked message becomes the head, if there is none, and if it is not
 -- behind a message of an open run (see create_groups).
--- Indexes: {table}__front, {table}__blocked. Locks: the notes and the new heads. READPAST skips notes that another
--- transaction has locked.
+-- Indexes: {table}__front, {table}__blocked. Locks: the notes and the new heads. READPAST skips notes and messages that
+-- another transaction has locked.
 -- The subqueries for the lowest message and for a head have no lock hints on purpose. Under READ_COMMITTED_SNAPSHOT
 -- they do not wait, and see committed data only. That is enough: a message that is not committed yet comes with a note
 -- of its own, and a transaction that has a head locked either keeps it or notes the group when it commits. Without that
 -- option they wait for such transactions, up to the lock time-out; messages.py then leaves the notes for the next call.
--- If another transaction is changing the lowest message, promote waits for it. If promote skipped that message, and the
--- other transaction rolled back, the next message would overtake it.
+-- If another transaction is changing the lowest message, promote passes over it, so that no group waits for that
+-- transaction. The group gets a new note, since a rollback leaves none. No other message of it becomes the head
+-- meanwhile, for the first one would be overtaken: the choice of the lowest message has no READPAST.
 -- If two transactions promote in the same group at once, the unique index refuses one of them (error 2601), which tries
 -- again.
 -- A run of the group may have begun meanwhile, which the first update has not seen. Since the index has the new head,
@@ -167,6 +167,7 @@ output
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 declare @turn table (group_key varbinary(1020) not null);
+declare @next table (id bigint not null primary key, group_key varbinary(1020) not null);
 declare @head table (id bigint not null primary key, group_key varbinary(1020) not null);
 with noted as (
     select top (@n) id, group_key
@@ -175,9 +176,8 @@ with noted as (
 )
 delete from noted
 output deleted.group_key into @turn (group_key);
-update message
-set state = case when message.due_at > @now then 'scheduled' else 'ready' end
-output inserted.id, inserted.group_key into @head (id, group_key)
+insert into @next (id, group_key)
+select next.id, turn.group_key
 from (select distinct group_key from @turn) as turn
 cross apply (
     select top (1) waiting.id
@@ -185,14 +185,20 @@ cross apply (
     where waiting.group_key = turn.group_key and waiting.state = 'blocked'
     order by waiting.id
 ) as next
-inner join {queue} as message with (rowlock, forceseek) on message.id = next.id
-where message.state = 'blocked'
-    and not exists (
-        select 1 from {queue} as there
-        where there.group_key = turn.group_key
-            and there.{head}
-            and there.in_run > -next.id
-    );
+where not exists (
+    select 1 from {queue} as there
+    where there.group_key = turn.group_key
+        and there.{head}
+        and there.in_run > -next.id
+);
+update message
+set state = case when message.due_at > @now then 'scheduled' else 'ready' end
+output inserted.id, inserted.group_key into @head (id, group_key)
+from @next as next
+inner join {queue} as message with (rowlock, readpast, updlock, readcommittedlock, forceseek) on message.id = next.id
+where message.state = 'blocked';
+insert into {turns} (group_key)
+select next.group_key from @next as next where not exists (select 1 from @head as head where head.id = next.id);
 update message
 set in_run = there.in_run
 from @head as head

@@ -49,7 +49,7 @@ create trigger {queue}__left after delete on {queue} for each row
     if old.state <> 'dead' then
         insert into {turns} (group_key) values (old.group_key);
         if old.front is not null and old.in_run = 0 then
-            delete from {heads} where group_key = old.group_key;
+            delete from {heads} where group_key = old.group_key and id = old.id;
         end if;
     end if //
 create trigger {queue}__moved after update on {queue} for each row
@@ -58,7 +58,7 @@ begin
         insert into {turns} (group_key) values (new.group_key);
     end if;
     if old.front is not null and old.in_run = 0 and (new.front is null or new.in_run <> 0) then
-        delete from {heads} where group_key = old.group_key;
+        delete from {heads} where group_key = old.group_key and id = old.id;
     end if;
 end //
 delimiter ;

@@ -238,7 +238,9 @@ returning
 -- Returns the number of new heads, the last note, and whether consumers wait, as in push.
 -- Indexes: {table}__front, {table}__blocked. In order of notes from :noted on: dead entries before it are not walked
 -- again (messages.py; 0.7 ms with 200,000 of them).
--- Locks: the notes (locked ones are skipped), the new heads.
+-- Locks: the notes (locked ones are skipped), the new heads. A message that another transaction has locked is passed
+-- over, so that no group waits for that transaction. It gets a new note, since a rollback leaves none. No other message
+-- of its group becomes the head meanwhile, for the first one would be overtaken.
 -- If two transactions promote in the same group at once, the unique index refuses one of them, which tries again. So
 -- does one in whose group a run has begun meanwhile: see create_group_functions.
 -- state || '' keeps the planner, whose statistics are always outdated here, from reading all of {table}__blocked in
@@ -260,17 +262,24 @@ with turn as (
         order by id limit 1
     ) as id
     from vacant
+), open as materialized (
+    select id, group_key from next
+    where id is not null and not exists (
+        select 1 from {queue} as held
+        where held.group_key = next.group_key and {head} and held.in_run > -next.id
+    )
+), mine as materialized (
+    select id from {queue}
+    where id = any(array(select id from open)) and state || '' = 'blocked'
+    for update skip locked
 ), moved as (
     update {queue}
     set state = case when due_at > {now} then 'scheduled' else 'ready' end
-    where id = any(array(
-        select id from next
-        where not exists (
-            select 1 from {queue} as held
-            where held.group_key = next.group_key and {head} and held.in_run > -next.id
-        )
-    )) and state || '' = 'blocked'
+    where id = any(array(select id from mine))
     returning group_key
+), noted_again as (
+    insert into {turns} (group_key)
+    select group_key from open where id <> all(array(select id from mine))
 ), head as (
     select count(*) as number, array_agg(group_key) as groups from moved
 )
