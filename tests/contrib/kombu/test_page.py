@@ -19,7 +19,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "shop"}
     programs = re.findall(r"^```py\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(programs) == 2
+    assert len(programs) == 3
     for program in programs:
         exec(compile(program, str(PAGE), "exec"), namespace)
     app = namespace["app"]

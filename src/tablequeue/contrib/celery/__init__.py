@@ -5,7 +5,7 @@
 Celery finds the backend by its entry point. Import this module for the broker, which has no entry point.
 """
 
-import tablequeue.contrib.kombu  # noqa: F401  (it makes the transport known)
 from tablequeue.contrib.celery.backend import Backend
+from tablequeue.contrib.kombu import in_transaction  # the import makes the transport known, too
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "in_transaction"]

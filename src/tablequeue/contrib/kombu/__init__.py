@@ -7,8 +7,9 @@ is `tablequeue+` and the URL of the database: `tablequeue+postgresql://user:pass
 from kombu.transport import TRANSPORT_ALIASES
 
 from tablequeue.contrib.kombu.channel import Channel
+from tablequeue.contrib.kombu.store import in_transaction
 from tablequeue.contrib.kombu.transport import Transport
 
 TRANSPORT_ALIASES["tablequeue"] = f"{__name__}:Transport"
 
-__all__ = ["Channel", "Transport"]
+__all__ = ["Channel", "Transport", "in_transaction"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from threading import Lock, local
 from typing import Any, NamedTuple
 
 import tablequeue
 from tablequeue.contrib.kombu.registry import Registry
 from tablequeue.contrib.kombu.settings import Settings, Transient, seconds, transient
-from tablequeue.errors import QueueDiffers, QueueNotFound
+from tablequeue.errors import BadInput, QueueDiffers, QueueNotFound
 from tablequeue.ext import context_of
 from tablequeue.model.connection import Connection
 from tablequeue.model.message import Claim, NewMessage
@@ -101,11 +101,11 @@ class Store:
 
     def push(self, message: Outgoing, names: Iterable[str]) -> None:
         """Push a message to each of the queues. A missing queue is skipped, like a message without a route."""
-        gathered = _gathering.pushes.get(self.url)
-        if gathered is None:
-            self.push_in(None, message, names)
-        else:
-            gathered.append(partial(self.push_in, message=message, names=names))
+        push = Push(self, message, names)
+        try:
+            _gathering.pushes[self.url].append(push)
+        except KeyError:
+            push(None)
 
     def push_in(self, connection: Connection | None, message: Outgoing, names: Iterable[str]) -> None:
         """Do what `push` does, in the caller's transaction."""
@@ -282,29 +282,73 @@ def _check(queue: Queue) -> None:
         )
 
 
+class Push(NamedTuple):
+    """A message to queues of a store."""
+
+    store: Store
+    message: Outgoing
+    names: Iterable[str]
+
+    def __call__(self, connection: Connection | None) -> None:
+        self.store.push_in(connection, self.message, self.names)
+
+
 class _Gathering(local):
     """The messages that a thread gathers instead of pushing them, by the URLs of the databases."""
 
     def __init__(self) -> None:
-        self.pushes: dict[str, list[Callable[[Connection], None]]] = {}
+        self.pushes: dict[str, list[Push]] = {}
 
 
 _gathering = _Gathering()
 
 
 @contextmanager
-def gathered(url: str) -> Iterator[list[Callable[[Connection], None]]]:
-    """Gather the messages that this thread sends to the queues of a URL in the block, instead of pushing them.
-
-    Each push is a function that takes the connection for its transaction.
-    """
+def _gathering_in(pushes: dict[str, list[Push]]) -> Iterator[None]:
     outer = _gathering.pushes
-    pushes: list[Callable[[Connection], None]] = []
-    _gathering.pushes = outer | {url: pushes}
+    _gathering.pushes = pushes
     try:
-        yield pushes
+        yield
     finally:
         _gathering.pushes = outer
+
+
+@contextmanager
+def gathered(url: str) -> Iterator[list[Push]]:
+    """Gather the messages that this thread sends to the queues of a URL in the block, instead of pushing them.
+
+    Each push takes the connection for its transaction.
+    """
+    pushes: list[Push] = []
+    with _gathering_in(_gathering.pushes | {url: pushes}):
+        yield pushes
+
+
+@contextmanager
+def in_transaction(connection: Connection) -> Iterator[None]:
+    """Send the messages of the block in your transaction: they are delivered if it commits, and only then.
+
+        with Session(engine) as session, session.begin(), in_transaction(session):
+            session.add(order)
+            mail.delay(order.email)
+
+    connection   a SQLAlchemy Session or Connection, or a DB-API connection, to the database of the broker.
+
+    The messages that this thread sends in the block are pushed at its end, in their order. An exception in the block
+    discards them. `BadInput` if they go to brokers of two URLs.
+    """
+    pushes: defaultdict[str, list[Push]] = defaultdict(list)
+    with _gathering_in(pushes):
+        yield
+    if len(pushes) > 1:
+        raise BadInput(
+            f"The messages of the block go to {len(pushes)} databases, and a transaction is in one.",
+            "Send to each broker in a block of its own.",
+        )
+    for gathered in pushes.values():
+        with context_of(gathered[0].store.transient).runner.whole(connection, refuses=True):  # all of them or none
+            for push in gathered:
+                push(connection)
 
 
 _stores: dict[tuple[str, Settings], Store] = {}
