@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pyspark.sql import types as t
 
-from tablequeue.spark.pipeline.values import DoesNotFit, fit
+from tablequeue.spark.values import DoesNotFit, fit
 
 NAT = import_module("pandas").NaT
 EAST = timezone(timedelta(hours=2))

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tablequeue.bulk import arrow
 from tablequeue.bulk.arrow import Range
 from tablequeue.spark.options import Options
+from tablequeue.spark.payloads import Selected
 
 # Minimum number of messages of a task. Two tasks of 5,000 messages take longer than one of 10,000: each has to start in
 # Spark and to connect.
@@ -50,6 +51,5 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, RangePartition)
         options = self._options
         queue = options.connect().consumer(options.queue)
-        columns = arrow.columns(queue, options.table)
-        schema = pa.schema([columns.field(name) for name in self._columns])
-        yield from arrow.batches(queue, options.table, partition.within, schema)
+        selected = Selected(self._columns, arrow.columns(queue, options.table), options.payload_schema)
+        yield from selected.of(arrow.batches(queue, options.table, partition.within, selected.read))

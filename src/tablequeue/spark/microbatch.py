@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from time import sleep
 from typing import Any
 
@@ -18,11 +19,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tablequeue.bulk import arrow
-from tablequeue.bulk.stream import Stream
+from tablequeue.bulk.stream import Stream, fail
 from tablequeue.consumer import Consumer
 from tablequeue.spark.batch import size_of_parts
 from tablequeue.spark.checkpoints import Offset, Origin
 from tablequeue.spark.options import LARGEST, Options
+from tablequeue.spark.payloads import Selected
 
 # Seconds by which an empty answer is delayed, doubling from the first to the last: Spark asks 80 times a second.
 PAUSES = (0.02, 0.5)
@@ -111,10 +113,11 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, BatchPartition)
-        queue = self._queue
-        columns = arrow.columns(queue, "stream")
-        schema = pa.schema([columns.field(name) for name in self._columns])
-        yield from arrow.stream_batches(queue, partition.token, partition.ids, schema)
+        queue, options = self._queue, self._options
+        # What does not fit the schema fails here: a query may leave out the rows of such messages.
+        noted = partial(fail, queue, options.stream)
+        selected = Selected(self._columns, arrow.columns(queue, "stream"), options.payload_schema, noted)
+        yield from selected.of(arrow.stream_batches(queue, partition.token, partition.ids, selected.read))
 
     def commit(self, end: Offset) -> None:
         """Do nothing: `latestOffset` has completed the batch."""

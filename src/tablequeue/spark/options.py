@@ -25,16 +25,16 @@ LARGEST = (1 << 63) - 1
 _SPARK_OPTIONS = frozenset(["checkpointlocation", "queryname"])
 # The options of each use of a queue, and of a topic.
 _QUEUE_USES: Mapping[Use, frozenset[str]] = {
-    "read": frozenset("table partitions minId maxId since until columns".split()),
-    "stream": frozenset("stream partitions maxMessagesPerTrigger columns".split()),
+    "read": frozenset("table partitions minId maxId since until columns payloadSchema".split()),
+    "stream": frozenset("stream partitions maxMessagesPerTrigger columns payloadSchema".split()),
     "write": frozenset("onConflict producer writer batch".split()),
     "stream write": frozenset("onConflict producer".split()),
 }
 _TOPIC_USES: Mapping[Use, frozenset[str]] = {
-    "read": frozenset("startingPosition endingPosition minPartitions failOnDataLoss columns".split()),
+    "read": frozenset("startingPosition endingPosition minPartitions failOnDataLoss columns payloadSchema".split()),
     "stream": frozenset(
         "startingPosition endingPosition subscription maxMessagesPerTrigger minPartitions failOnDataLoss "
-        "columns".split()
+        "columns payloadSchema".split()
     ),
     "write": frozenset("producer writer batch".split()),
     "stream write": frozenset(["producer"]),
@@ -59,7 +59,9 @@ class Options:
     Reading
     table                  `history` (finished messages), or `queue` (live messages).
     partitions             maximum number of partitions (4), of at least 20000 ids each.
-    columns                columns to read, separated by commas; the default is all.
+    columns                columns to read, separated by commas; the default is `*`, all.
+    payloadSchema          fields of the payloads, which follow as columns: DDL, or the JSON of a StructType. The column
+                           `error`, as by columns=*,error, says why a payload does not fit.
     minId, maxId           first and last id to read.
     since, until           finished at or after, and before, these times (history only); ISO 8601 with a zone.
 
@@ -106,6 +108,7 @@ class Options:
     min_partitions: int
     fails_on_loss: bool
     subscription: str | None
+    payload_schema: str | None
 
     @classmethod
     def of_database(cls, given: Mapping[str, str]) -> Options:
@@ -174,6 +177,7 @@ class Options:
             _whole(values, "minPartitions", 4, 1),
             _choice(values, "failOnDataLoss", _TRUTH) == "true",
             values.get("subscription"),
+            values.get("payloadSchema"),
         )
 
     def connect(self) -> tablequeue.Database:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
 
 from tablequeue.bulk import arrow
 from tablequeue.consumer import Consumer
@@ -13,6 +14,7 @@ from tablequeue.errors import BadInput
 from tablequeue.spark.batch import BatchReader
 from tablequeue.spark.microbatch import MicroBatchReader
 from tablequeue.spark.options import Options
+from tablequeue.spark.payloads import ERROR, with_fields
 from tablequeue.spark.sink import BatchWriter, StreamWriter
 from tablequeue.spark.topic import TopicReader, TopicStreamReader
 from tablequeue.topic import Topic
@@ -41,6 +43,7 @@ class TableQueueSource(DataSource):
     only), attempts, priority, group, key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
     lease_until (queue only), finished_at (history only). A stream lacks state, consumer, lease_until and finished_at.
     Of a topic: offset, id, payload, headers, group, producer, pushed_at.
+    With payloadSchema the fields of the payload follow as columns.
     Columns to write: payload, and optionally headers, priority, group, key and due; to a topic headers and group.
     """
 
@@ -48,10 +51,12 @@ class TableQueueSource(DataSource):
     def name(cls) -> str:
         return "tablequeue"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         options = Options.parse(self.options)
         source: arrow.Source = "log" if options.topic else "stream" if options.stream else options.table
         fields = _chosen(options.opened(), source, options)
+        if options.payload_schema is not None:
+            return with_fields(fields, options.payload_schema)
         return ", ".join(f"`{one.name}` {_TYPES[one.type]}" for one in fields)
 
     def reader(self, schema: Any) -> DataSourceReader:
@@ -71,9 +76,10 @@ class TableQueueSource(DataSource):
 
 def _chosen(queue: Consumer | Topic, source: arrow.Source, options: Options) -> list[pa.Field]:
     fields = arrow.columns(queue, source)
-    if options.columns is None:
-        return list(fields)
-    for name in options.columns:
-        if name not in fields.names:
-            raise BadInput(f"There is no column {name!r} to read.", f"Columns are: {', '.join(fields.names)}.")
-    return [fields.field(name) for name in options.columns]
+    there = {field.name: field for field in fields}
+    if options.payload_schema is not None:
+        there[ERROR] = pa.field(ERROR, pa.string())
+    for name in options.columns or ():
+        if name not in (*there, "*"):
+            raise BadInput(f"There is no column {name!r} to read.", f"Columns are: {', '.join(there)}.")
+    return [there[name] for column in options.columns or "*" for name in (fields.names if column == "*" else [column])]

@@ -25,6 +25,7 @@ from tablequeue.spark.batch import LEAST_PER_TASK
 from tablequeue.spark.checkpoints import Offset, Origin
 from tablequeue.spark.microbatch import Idle, most
 from tablequeue.spark.options import Options, Position
+from tablequeue.spark.payloads import Selected
 from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs import topics
 from tablequeue.verbs.context import Context
@@ -62,10 +63,9 @@ class _Reader:
         assert isinstance(partition, OffsetPartition)
         start, end = partition.start, partition.end
         topic = _topic(self._options.connect(), self._name, partition.table)
-        columns = arrow.columns(topic, "log")
-        schema = pa.schema([columns.field(name) for name in self._columns])
+        selected = Selected(self._columns, arrow.columns(topic, "log"), self._options.payload_schema)
         read = 0
-        for batch in arrow.log_batches(topic, start, end, schema):
+        for batch in selected.of(arrow.log_batches(topic, start, end, selected.read)):
             read += batch.num_rows
             yield batch
         if read < end - start and self._options.fails_on_loss:

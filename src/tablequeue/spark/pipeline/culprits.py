@@ -20,6 +20,7 @@ from tablequeue.bulk.stream import Batch
 from tablequeue.queue import Queue
 from tablequeue.spark.pipeline.failures import ERROR
 from tablequeue.spark.pipeline.refusals import died
+from tablequeue.spark.pipeline.sources import FromQueue
 from tablequeue.spark.pipeline.stages import Stage
 
 
@@ -34,8 +35,8 @@ def find(spark: SparkSession, stage: Stage, options: Mapping[str, str], queue: Q
     was_killed = batch.failures.suspects is not None and len(suspects) == 1
     while len(suspects) > 1:
         half = suspects[: len(suspects) // 2]
-        suspects = half if _ends(spark, stage, options, queue, half, batch.failures.apart) else suspects[len(half) :]
-    found = bool(suspects) and (was_killed or _ends(spark, stage, options, queue, suspects, batch.failures.apart))
+        suspects = half if _ends(spark, stage, options, queue, half) else suspects[len(half) :]
+    found = bool(suspects) and (was_killed or _ends(spark, stage, options, queue, suspects))
     stream.change(queue, stage.path, lambda batch: replace(batch.failures, suspects=None))
     if not found:
         return None
@@ -53,18 +54,17 @@ def _ends(
     options: Mapping[str, str],
     queue: Queue,
     suspects: Sequence[int],
-    apart: Sequence[int],
 ) -> bool:
     """Whether a job with these messages alone ends its process."""
-    span = (suspects[0], suspects[-1])  # which also has those that are set apart
+    span = (suspects[0], suspects[-1])
     stream.change(queue, stage.path, lambda batch: replace(batch.failures, suspects=span))
+    source = stage.source
+    assert isinstance(source, FromQueue)
     reader = spark.read.format("tablequeue").options(**options, queue=queue.name, table="queue")
-    live = reader.options(minId=str(span[0]), maxId=str(span[1])).load()
-    of_batch = live.where((f.col("state") == "in_progress") & (f.col("consumer") == stage.path))
-    if apart:
-        of_batch = of_batch.where(~f.col("id").isin(*apart))
+    live = source.fitting(reader.options(minId=span[0], maxId=span[1]), arrow.columns(queue, "stream").names)
     try:
-        rows = stage.function(of_batch.select(*arrow.columns(queue, "stream").names))
+        ids = spark.createDataFrame([(id,) for id in suspects], "id bigint")
+        rows = stage.function(live.join(ids, "id", "left_semi"))
         good = rows.where(f.col(ERROR).isNull()).drop(ERROR) if ERROR in rows.columns else rows
         for sink in stage.sinks:
             _process(sink.transform(good) if sink.transform else good)

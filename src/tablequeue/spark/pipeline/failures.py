@@ -12,11 +12,13 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tablequeue.errors import BadInput
 from tablequeue.model.message import error_text
-from tablequeue.spark.pipeline.values import DoesNotFit, fit
+from tablequeue.spark.values import DoesNotFit, fit
 
 ERROR = "error"
 # The name under which Spark reports the failed messages of a batch.
 OBSERVED = "tablequeue"
+# And those of its messages that do not fit the schema of their payload.
+UNFITTING = "tablequeue.unfitting"
 # What an error says of a value: a function does not know the message that it is called for.
 UNFIT = ", for this message, which does not fit"
 
@@ -53,7 +55,7 @@ def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[.
     return column
 
 
-def observed(rows: DataFrame) -> DataFrame:
+def observed(rows: DataFrame, name: str = OBSERVED) -> DataFrame:
     """Return the rows; Spark then reports of each batch how many messages failed, and the highest id of them.
 
     Not why: Spark logs what it reports, and errors often quote the message. Raises `BadInput` for an error without id.
@@ -66,16 +68,16 @@ def observed(rows: DataFrame) -> DataFrame:
             "Keep the id of the message, or give the column another name.",
         )
     failed = f.when(f.col(ERROR).isNotNull(), f.col("id"))
-    return rows.observe(OBSERVED, f.size(f.collect_set(failed)).alias("failed"), f.max(failed).alias("last_id"))
+    return rows.observe(name, f.size(f.collect_set(failed)).alias("failed"), f.max(failed).alias("last_id"))
 
 
 def reported(progress: StreamingQueryProgress) -> tuple[int, int | None]:
     """Return what Spark reports of a batch for `observed`."""
-    row = progress.observedMetrics.get(OBSERVED)
-    if row is None:
-        return 0, None
-    failed, last_id = getattr(row, "values", row)  # beside their schema, over Spark Connect
-    return failed, last_id
+    rows = [progress.observedMetrics.get(name) for name in (UNFITTING, OBSERVED)]
+    found = [getattr(row, "values", row) for row in rows if row is not None]  # beside their schema, over Spark Connect
+    return sum(failed for failed, _ in found), max(
+        (last_id for _, last_id in found if last_id is not None), default=None
+    )
 
 
 def split(rows: DataFrame) -> tuple[DataFrame, dict[int, str]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
 
 from tablequeue.spark.options import Position
+from tablequeue.spark.pipeline import failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +20,25 @@ class FromQueue:
     """Reads the messages of a queue, with the stream `pipeline/stage`.
 
     max_messages_per_trigger   maximum number of messages in a batch.
+    schema                     fields of the payloads, which are then columns: DDL, or a StructType. A message that does
+                               not fit becomes a dead letter.
     """
 
     queue: str
     max_messages_per_trigger: int = 10_000
+    schema: str | StructType | None = None
 
     def load(self, spark: SparkSession, database: Mapping[str, str], stream: str) -> DataFrame:
         options = {"queue": self.queue, "stream": stream, "maxMessagesPerTrigger": self.max_messages_per_trigger}
-        return spark.readStream.format("tablequeue").options(**database, **options).load()
+        return self.fitting(spark.readStream.format("tablequeue").options(**database, **options))
+
+    def fitting(self, reader: DataStreamReader | DataFrameReader, columns: Sequence[str] = "*") -> DataFrame:
+        """Return the messages whose payloads fit the schema. Spark counts the others, as those that fail later."""
+        if self.schema is None:
+            return reader.options(columns=",".join(columns)).load()
+        read = reader.options(**typed(self.schema), columns=",".join([*columns, failures.ERROR]))
+        rows = failures.observed(read.load(), failures.UNFITTING)
+        return rows.where(f.col(failures.ERROR).isNull()).drop(failures.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,11 @@ class FromSpark:
 
     def load(self, spark: SparkSession, database: Mapping[str, str], stream: str) -> DataFrame:
         return self.function(spark)
+
+
+def typed(schema: str | StructType) -> dict[str, str]:
+    """Return the option of the data source for a schema of payloads."""
+    return {"payloadSchema": schema if isinstance(schema, str) else schema.json()}
 
 
 Source = FromQueue | FromTopic | FromSpark
