@@ -26,6 +26,7 @@ from tablequeue.verbs import alter, batches, catalogue, doctor
 from tablequeue.verbs.batches import Batch
 from tablequeue.verbs.context import Context
 from tablequeue.verbs.doctor import Finding
+from tablequeue.verbs.overview import Overview
 from tablequeue.verbs.sizes import TableSize, sizes
 
 LONGEST_NAME = 200
@@ -306,6 +307,11 @@ class Database:
 def destination(database: Database, name: str) -> Queue | Topic:
     """Open an existing queue or topic, to push to it."""
     return database.topic(name) if name in database.topics() else database.queue(name)
+
+
+def overview_of(database: Database) -> Overview:
+    """Return what reads the numbers of all queues in a few statements, again and again."""
+    return Overview(database._runner, database._who)  # noqa: SLF001  (for rooms of the library alone)
 
 
 def _engine_of(url: str | sa.URL) -> sa.Engine:

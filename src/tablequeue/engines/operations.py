@@ -308,6 +308,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_batches": "batches",
         },
     ),
+    "of_many": Operation(Effect.READ),
     "stats_finished": Operation(Effect.READ, others="range_stats_finished"),
     "stats_failed": Operation(Effect.READ),
     "stats_pushed": Operation(Effect.READ, others="topic_stats_pushed"),

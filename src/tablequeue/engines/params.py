@@ -217,7 +217,7 @@ class Params(TypedDict, total=False):
     check: str
     """The operation of a check of `doctor`."""
     operation: str
-    """The operation whose text `literal` returns."""
+    """The operation whose text `literal` returns, or which `of_many` runs."""
 
     # Streams, and writes of many processes
     stream: str

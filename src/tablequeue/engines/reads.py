@@ -10,7 +10,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow, StatsRow
-from tablequeue.engines.table import Table
+from tablequeue.engines.table import Table, Tables
 from tablequeue.engines.texts import Row
 
 
@@ -114,6 +114,16 @@ class Reads(Part):
     def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[LostRow]:
         """Count the messages that `lost` would find, by producer and consumer."""
         return [*map(LostRow._make, self._rows(cursor, table, "stats_lost", params))]
+
+    def of_many(self, cursor: Cursor, tables: Tables, params: Params) -> list[list[Row]]:
+        """Return the rows of `params["operation"]`, a read of one statement, for each of the tables: in one statement.
+
+        The rows of a table come in no order.
+        """
+        found: list[list[Row]] = [[] for _ in tables.all]
+        for place, *row in self._rows(cursor, tables, params["operation"], params):
+            found[place].append(row)
+        return found
 
     # -- as Arrow batches --------------------------------------------------------------------------------------------
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from tablequeue.engines.texts import Row
+from tablequeue.engines.texts import Row, statements_in
 from tablequeue.engines.walks import Share, Walks
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import PART, table_of
@@ -59,10 +59,12 @@ class Statements:
         try:
             return self._compiled[operation, state]
         except KeyError:
-            texts = self.engine.split(self.engine.render(operation, self, state))
-            compiled = [self.engine.compile(text) for text in texts]
+            compiled = [self.engine.compile(text) for text in self._texts(operation, state)]
             self._compiled[operation, state] = compiled
             return compiled
+
+    def _texts(self, operation: str, state: str) -> list[str]:
+        return self.engine.split(self.engine.render(operation, self, state))
 
     @property
     def used(self) -> list[str]:
@@ -206,3 +208,18 @@ class Table(Statements):
     def entry(self) -> str:
         """The queue's entry in the catalogue: its definition and the name of its table, as JSON."""
         return json.dumps({**self.definition.to_dict(), "table": self.table_name}, sort_keys=True)
+
+
+class Tables(Statements):
+    """The tables of several queues, for a read of all of them in one statement."""
+
+    def __init__(self, engine: EngineBase, all: Sequence[Table]) -> None:
+        super().__init__(engine)
+        self.all = all
+
+    def _texts(self, operation: str, state: str) -> list[str]:
+        reads = []
+        for place, table in enumerate(self.all):
+            (read,) = statements_in(self.engine.render(operation, table, state))
+            reads += statements_in(self.engine.render("of_many", self, instead={"place": str(place), "read": read}))
+        return ["\nunion all\n".join(reads)]

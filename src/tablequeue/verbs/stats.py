@@ -9,7 +9,8 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
 
-from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow
+from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow, StatsRow
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput
 from tablequeue.model.pacing import Duration, Rate
 from tablequeue.verbs import control
@@ -145,22 +146,29 @@ class Stats:
 
 
 def stats(context: Context, window: Duration | None, now: datetime | None) -> Stats:
-    length = None if window is None else _length(window)
+    length = None if window is None else length_of(window)
     row = context.run(context.reads.stats, {"now": context.time(now)})
     lost = _lost(context, now)
     looked = None
     if length is not None and context.table.definition.keeps_history:
         looked = _window(context, length, lost, now)
+    return stats_of(context.table, row, lost, looked, control.paused_until(context, now))
+
+
+def stats_of(
+    table: Table, row: StatsRow, lost: Sequence[LostRow] | None, window: Window | None, paused_until: datetime | None
+) -> Stats:
+    """Return what the rows of a queue tell."""
     counts = row._asdict()
     lag = counts.pop("lag")
-    definition = context.table.definition
+    definition = table.definition
     return Stats(
-        context.table.name,
+        table.name,
         **counts,
         lost=_total(lost),
-        window=looked,
+        window=window,
         lag=lag and Lag(*lag),
-        paused_until=control.paused_until(context, now),
+        paused_until=paused_until,
         concurrency=definition.concurrency,
         rate=_a_second(definition.rate),
         per_group=definition.per_group,
@@ -192,7 +200,7 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def _length(window: Duration) -> float:
+def length_of(window: Duration) -> float:
     length = seconds(window, "window")
     if length < 1:
         raise BadInput(f"window is {window!r}.", "Give seconds, from 1 to 100 years, or a timedelta.")
@@ -214,9 +222,26 @@ def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now
     failed = context.run(context.reads.stats_failed, params | {"n": MOST, "live": LIVE})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
         pushed = context.run(context.reads.stats_pushed, params | {"n": most})
-        number = sum(row.messages for row in pushed)
-        if number < most:
+        if messages_in(pushed) < most:
             break
+    return window_of(length, pushed, finished, failed, lost)
+
+
+def messages_in(rows: Sequence[PushedRow] | Sequence[LostRow]) -> int:
+    return sum([row.messages for row in rows])
+
+
+def window_of(
+    length: float,
+    pushed: Sequence[PushedRow],
+    finished: Sequence[FinishedRow],
+    failed: Sequence[FailedRow] | None,
+    lost: Sequence[LostRow] | None,
+    *,
+    named: bool = True,
+) -> Window:
+    """Return the activity that these rows tell; `named`: also that of each producer and consumer."""
+    number = messages_in(pushed)
     # How far back they reach, for the rates; at least a millisecond.
     pushed_reach = length if number < MOST else max(0.001, *(row.ago for row in pushed))
     finished_reach = length if len(finished) < MOST else max(0.001, finished[-1].ago)
@@ -264,13 +289,13 @@ def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now
         seconds=length,
         whole=number < MOST and len(finished) < MOST,
         queue=activity(None, pushed, finished, failed, lost),
-        producers=tuple(by_name("producer", pushed, None)),
-        consumers=tuple(by_name("consumer", None, failed)),
+        producers=tuple(by_name("producer", pushed, None)) if named else (),
+        consumers=tuple(by_name("consumer", None, failed)) if named else (),
     )
 
 
 def _total(rows: Sequence[PushedRow] | Sequence[LostRow] | None) -> int | None:
-    return None if rows is None else sum([row.messages for row in rows])
+    return None if rows is None else messages_in(rows)
 
 
 def _by(role: str, rows: Sequence[R] | None) -> Mapping[Who, Sequence[R]]:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tablequeue.database import Database
+from tablequeue.database import Database, overview_of
 from tablequeue.errors import BadInput, BadName, BatchNotFound, Locked, QueueNotFound, TablequeueError, Unreachable
 from tablequeue.observe.health import PATHS, Health
 from tablequeue.web import actions, pages
@@ -67,7 +67,7 @@ def dashboard(
         raise BadInput(f"The token has {len(token)} characters.", f"Give at least {SHORTEST_TOKEN} random ones.")
     session = Session(token)
     secure = public_url is not None and public_url.startswith("https:")
-    site = Site(database, session, name, allow_actions, secure)
+    site = Site(database, session, name, allow_actions, secure, overview_of(database))
     told = health(database)
 
     def page(path: str, handler: Callable[..., Any], *methods: str) -> BaseRoute:

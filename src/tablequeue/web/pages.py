@@ -48,7 +48,7 @@ WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 def overview(site: Site, request: Request) -> Response:
     window = _window(request)
-    refused: list[tuple[str, TablequeueError]] = []
+    queues, refused = site.overview.look(window)
 
     def look(names: Iterable[str], stats: Callable[[str], T]) -> list[T]:
         found = []
@@ -71,7 +71,7 @@ def overview(site: Site, request: Request) -> Response:
     return site.page(
         request,
         "overview.html",
-        queues=look(site.database.queues(), of_queue),
+        queues=[(table.definition, stats) for table, stats in queues],
         topics=look(site.database.topics(), of_topic),
         refused=refused,
         window=window,

@@ -17,6 +17,7 @@ from tablequeue.model.batch import BatchProgress
 from tablequeue.model.message import AttemptError, Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
+from tablequeue.verbs.overview import Overview
 from tablequeue.verbs.readable import (
     duration,
     estimates_of,
@@ -49,6 +50,8 @@ class Site:
     allow_actions: bool
     secure: bool
     """Whether browsers reach it by https."""
+    overview: Overview
+    """Reads the numbers of all queues."""
     templates: Environment = field(default_factory=lambda: _environment())
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:

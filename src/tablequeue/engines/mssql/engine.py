@@ -26,6 +26,7 @@ from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.messages import SQLServerMessages
 from tablequeue.engines.mssql.moving import SQLServerMoving
 from tablequeue.engines.mssql.progress import SQLServerProgress
+from tablequeue.engines.mssql.reads import SQLServerReads
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
@@ -114,6 +115,7 @@ class SQLServer(Engine):
     name = "mssql"
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
+    reads = SQLServerReads()
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)
     streams = SQLServerStreams()
     staging = SQLServerStaging()
