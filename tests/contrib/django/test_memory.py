@@ -18,7 +18,7 @@ from django.test.utils import override_settings
 from django.utils import timezone
 
 from tablequeue import Backoff, Rate
-from tablequeue.contrib.django import Backend
+from tablequeue.contrib.django import Backend, admin
 from tablequeue.contrib.django.compat import TaskResultStatus, task_backends
 from tablequeue.contrib.django.database import url_of
 from tablequeue.contrib.django.testing import enqueued, run_tasks
@@ -132,7 +132,8 @@ def test_the_admin_shows_tasks_and_retries_and_cancels() -> None:
     run_tasks()
     waiting = add.enqueue(1, "<b>")
     client = login("view_task", "change_task")
-    assert ">default_default</strong>" in shown(client, LIST)
+    assert ">default</strong>" in shown(client, LIST), "the name in the settings"
+    assert "<code>1, &quot;&lt;b&gt;&quot;</code>" in shown(client, LIST), "the arguments"
     page = shown(client, TASK.format(f"default_default/{waiting.id.split('-')[1]}"))
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
@@ -151,6 +152,34 @@ def test_the_admin_shows_tasks_and_retries_and_cancels() -> None:
     for path in (f"{LIST}?queue=other", f"{LIST}?state=other", f"{LIST}?from=x", TASK.format("default_mail/99")):
         assert client.get(path).status_code == 404, path
     assert client.post(LIST, {"id": ["1 or 1"], "cancel": "x"}).status_code == 404
+
+
+def test_the_admin_finds_tasks_by_a_text_and_runs_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "PAGE", 2)
+    for each in range(5):
+        add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1, f"number {each}")
+    client = login("view_task", "change_task")
+    queue = backend().queue("default")
+    ids = [message.id for message in queue.peek(9, state="scheduled")]
+
+    def found(**query: Any) -> list[int]:
+        page = shown(client, LIST, state="scheduled", **query)
+        return [*map(int, re.findall(r'name="id" value="(\d+)"', page))]
+
+    assert found(q="NUMBER 3") == [ids[3]]
+    assert found(q="other") == []
+    pages, edge = [], 0
+    while True:
+        page = {"q": "number", "from": str(edge)}
+        pages += found(**page)
+        following = re.search(r"q=number&amp;from=(\d+)", shown(client, LIST, state="scheduled", **page))
+        if following is None:
+            break
+        edge = int(following[1])
+    assert pages == ids
+    answer = client.post(f"{LIST}?state=scheduled", {"id": ids[:2], "now": "x"}, follow=True)
+    assert "2 tasks are run" in answer.content.decode()
+    assert [message.id for message in queue.peek()] == ids[:2]
 
 
 def test_the_admin_keeps_to_permissions() -> None:

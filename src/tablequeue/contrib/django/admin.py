@@ -1,4 +1,4 @@
-"""The admin: the tasks of each queue by their state, all details of one task, and retry and cancel."""
+"""The admin: the tasks of each queue by their state, found by a text, all details of one task, and what changes it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tablequeue.model.message import Message
 from tablequeue.queue import Queue
 
 PAGE = 100
+# Tasks that a search reads at most: no index has their text.
+MOST_READ = 10_000
 STATES = ("ready", "scheduled", "in_progress", "dead", "history")
 
 
@@ -37,36 +39,37 @@ class TaskAdmin(admin.ModelAdmin):
         """Find nothing for the pages of `ModelAdmin` itself, as history: the model has no table."""
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show the tasks of a queue in a state, and retry or cancel chosen tasks."""
+        """Show the tasks of a queue in a state, and retry, cancel or run at once chosen tasks."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
-        names = [backend.table_queue(name) for backend in backends() for name in sorted(backend.queues)]
-        queue = _queue(request.GET.get("queue", names[0] if names else ""))
+        names = _names()
+        queue = _queue(request.GET.get("queue", next(iter(names), "")))
         state = request.GET.get("state", "ready")
         if state not in STATES:
             raise Http404
         if request.method == "POST":
             self._change(request, queue, list(map(_number, request.POST.getlist("id"))))
             return HttpResponseRedirect(request.get_full_path())
-        edge = _number(request.GET.get("from", "0"))
-        found = queue.history(PAGE, after=edge or None) if state == "history" else _peek(queue, state, edge)
+        edge, text = _number(request.GET.get("from", "0")), request.GET.get("q", "").strip()
+        found, after = _search(queue, state, edge, text.casefold())
         stats = queue.stats()
         context = {
-            "queues": names,
+            "queues": names.items(),
             "queue": queue.name,
+            "text": text,
             "counts": [(each, None if each == "history" else getattr(stats, each)) for each in STATES],
             "state": state,
             "rows": [_row(queue, message) for message in found],
-            "next": found[-1].id if len(found) == PAGE else None,
+            "next": after,
             "may_change": self.has_change_permission(request),
-            "title": f"Tasks of {queue.name}",
+            "title": f"Tasks of {names[queue.name]}",
         }
         return self._page(request, "list", context)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """Show one task, by its queue and the id of its message, and retry or cancel it."""
+        """Show one task, by its queue and the id of its message, and retry it, cancel it or run it at once."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         queue = _queue(object_id.rpartition("/")[0])
@@ -79,12 +82,13 @@ class TaskAdmin(admin.ModelAdmin):
         value = results.value_of(queue, message.id) if message.state == "finished" else None
         context = {
             "queue": queue.name,
+            "name": _names()[queue.name],
             "message": message,
             "row": _row(queue, message),
             "payload": json.dumps(message.payload, indent=2, ensure_ascii=False, default=str),
             "value": json.dumps(value, indent=2, ensure_ascii=False) if message.state == "finished" else None,
             "may_change": self.has_change_permission(request),
-            "title": object_id,
+            "title": f"{_names()[queue.name]} {message.id}",
         }
         return self._page(request, "task", context)
 
@@ -98,6 +102,10 @@ class TaskAdmin(admin.ModelAdmin):
         try:
             if "retry" in request.POST:
                 self.message_user(request, f"{queue.redrive(ids) if ids else 0} tasks are tried again.")
+            elif "now" in request.POST:
+                for id in ids:
+                    queue.reschedule(id, delay=0)
+                self.message_user(request, f"{len(ids)} tasks are run as soon as a worker is free.")
             elif "cancel" in request.POST:
                 done = queue.cancel(ids)
                 words = f"{len(done.cancelled)} tasks are cancelled, {len(done.told)} that run are told to stop."
@@ -106,8 +114,49 @@ class TaskAdmin(admin.ModelAdmin):
             self.message_user(request, str(error), messages.ERROR)
 
 
-def _peek(queue: Queue, state: Any, after: int) -> list[Message]:
-    return queue.peek(PAGE, state=state, after=after)
+def _names() -> dict[str, str]:
+    """Return the table queues, each with its name in the settings; of several backends also the alias."""
+    several = len(backends()) > 1
+    return {
+        backend.table_queue(name): f"{backend.alias}: {name}" if several else name
+        for backend in backends()
+        for name in sorted(backend.queues)
+    }
+
+
+def _search(queue: Queue, state: Any, edge: int, text: str) -> tuple[list[Message], int | None]:
+    """Return up to a page of messages with a text, and where the next page begins; None after the last message."""
+    found: list[Message] = []
+    for _ in range(MOST_READ // PAGE):
+        piece = _piece(queue, state, edge)
+        for message in piece:
+            if len(found) == PAGE:
+                return found, edge
+            edge = message.id
+            if not text or _contains(message, text):
+                found.append(message)
+        if len(piece) < PAGE:
+            return found, None
+    return found, edge
+
+
+def _piece(queue: Queue, state: Any, edge: int) -> list[Message]:
+    if state == "history":
+        return queue.history(PAGE, after=edge or None)
+    return queue.peek(PAGE, state=state, after=edge)
+
+
+def _contains(message: Message, text: str) -> bool:
+    words = (json.dumps(message.payload, ensure_ascii=False, default=str), *(error.error for error in message.errors))
+    return any(text in each.casefold() for each in words)
+
+
+def _arguments(payload: dict[str, Any]) -> str:
+    """Return the arguments of a task as a call has them."""
+    args, kwargs = payload.get("args") or (), payload.get("kwargs") or {}
+    words = [json.dumps(each, ensure_ascii=False, default=str) for each in (*args, *kwargs.values())]
+    names = [""] * len(args) + [f"{name}=" for name in kwargs]
+    return ", ".join(name + word for name, word in zip(names, words, strict=True))
 
 
 def _row(queue: Queue, message: Message) -> dict[str, Any]:
@@ -115,6 +164,7 @@ def _row(queue: Queue, message: Message) -> dict[str, Any]:
     return {
         "message": message,
         "task": payload.get("task", "?"),
+        "arguments": _arguments(payload),
         "error": message.errors[-1].error.strip().rpartition("\n")[2] if message.errors else "",
         "cancels": message.state in ("ready", "scheduled", "in_progress", "dead"),
         "url": reverse("admin:tablequeue_task_change", args=[f"{queue.name}/{message.id}"]),
