@@ -16,6 +16,8 @@ from tests.web.support import HOSTILE, TOKEN, Client, bury, fill, serving
 
 PATHS = (
     "/",
+    "/workers",
+    "/schedules",
     "/queues/work",
     "/queues/once",
     "/queues/plain",
@@ -56,6 +58,37 @@ def test_chosen_dead_letters_are_redriven(page: Page, queues: Database) -> None:
     page.get_by_role("button", name="Redrive selected").click()
     expect(page.get_by_text("2 redriven.")).to_be_visible()
     assert (queue.stats().ready, queue.stats().dead) == (2, 1)
+
+
+def test_all_messages_of_a_page_are_selected_at_once(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    bury(queue, ["a", "b", "c"])
+    page.goto("/queues/work/messages?state=dead")
+    every = page.get_by_label("all 3 on this page")
+    every.check()
+    page.get_by_label("Message 2").uncheck()
+    expect(every).not_to_be_checked()
+    page.get_by_role("button", name="Redrive selected").click()
+    expect(page.get_by_text("2 redriven.")).to_be_visible()
+    assert [message.id for message in queue.dead()] == [2]
+
+
+def test_the_filter_needs_no_mouse(page: Page, queues: Database) -> None:
+    for name in ("emails", "invoices"):
+        queues.create_queue(name)
+    queues.queue("invoices").push(1)
+    page.goto("/")
+    page.keyboard.press("/")
+    page.keyboard.type("voi/")
+    renewed(page)
+    expect(page.get_by_label("Name")).to_have_value("voi/")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Tab")
+    page.keyboard.type("ready")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"\?window=300&q=voi&state=ready$"))
+    assert page.locator("tbody th a").all_inner_texts() == ["invoices"]
 
 
 def test_a_purge_is_asked_twice(page: Page, queues: Database) -> None:

@@ -374,6 +374,26 @@ def test_the_log_names_the_queue_and_who_it_was(
         assert (vars(record)["queue"], vars(record)["client"]) == ("work", "127.0.0.1")
 
 
+def test_the_log_names_the_person_if_a_proxy_does(queues: Database, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="tablequeue.serve")
+    queues.create_queue("work")
+    name = "Zo\N{LATIN SMALL LETTER E WITH DIAERESIS} <b>\N{RIGHT-TO-LEFT OVERRIDE}"
+    sent = {"X-Forwarded-User": name.encode().decode("latin-1")}
+    for header in ("X-Forwarded-User", None):
+        with serving(queues, allow_actions=True, user_header=header) as client:
+            assert client.post("/queues/work/pause", {"csrf": client.csrf(), "verb": "pause"}, **sent).status == 303
+            record = caplog.records[-1]
+            by = ", by Zo\N{LATIN SMALL LETTER E WITH DIAERESIS} <b>" if header else ""
+            assert record.getMessage() == f"work: queue paused{by}, from 127.0.0.1"
+            assert (vars(record)["user"] or "") == by[5:]
+            assert (f"<bdi>{by[5:].replace('<b>', '&lt;b&gt;')}</bdi>" in client.get("/", **sent).text) is bool(header)
+
+
+def test_the_name_of_a_header_is_checked(queues: Database) -> None:
+    with pytest.raises(BadInput, match="is not the name of a header"):
+        dashboard(queues, name="x", user_header="X-User: ada")
+
+
 @pytest.mark.parametrize(
     "form",
     [

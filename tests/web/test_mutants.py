@@ -10,7 +10,9 @@ import pytest
 from markupsafe import Markup
 
 from tablequeue import Database
-from tablequeue.web import actions, guard, render, search
+from tablequeue.database import overview_of
+from tablequeue.engines.reads import Reads
+from tablequeue.web import actions, guard, pages, render, search
 from tests.web import test_guard, test_pages
 from tests.web.support import TOKEN, Client, serving
 
@@ -79,7 +81,20 @@ def forgets_the_search(patch: Patch) -> None:
 
 
 def notes_no_queue(patch: Patch) -> None:
-    patch.setattr(actions, "_note", lambda request, queue, words, **more: actions.log.info(words))
+    patch.setattr(actions, "_note", lambda site, request, queue, words, **more: actions.log.info(words))
+
+
+def believes_every_name(patch: Patch) -> None:
+    patch.setattr(render.Site, "user_of", lambda site, request: request.headers.get("x-forwarded-user"))
+
+
+def mixes_queues_up(patch: Patch) -> None:
+    of_many = Reads.of_many
+    patch.setattr(Reads, "of_many", lambda reads, *given: of_many(reads, *given)[::-1])
+
+
+def finds_no_name(patch: Patch) -> None:
+    patch.setattr(pages, "FILTERS", dict.fromkeys(pages.FILTERS, lambda stats: True))
 
 
 def all_found(client: Client, queues: Database) -> None:
@@ -93,6 +108,22 @@ def who(client: Client, queues: Database) -> None:
         queues.create_queue("work")
         client.post("/queues/work/pause", {"csrf": client.csrf(), "verb": "pause"})
     assert records == ["work: queue paused, from 127.0.0.1"]
+
+
+def no_name(client: Client, queues: Database) -> None:
+    assert "eve" not in client.get("/", **{"X-Forwarded-User": "eve"}).text
+
+
+def numbers(client: Client, queues: Database) -> None:
+    for name, number in (("a", 1), ("b", 2)):
+        queues.create_queue(name).push_many(range(number))
+    read, _ = overview_of(queues).look(300)
+    assert [stats.ready for _, stats in read] == [1, 2]
+
+
+def filtered(client: Client, queues: Database) -> None:
+    queues.create_queue("empty")
+    assert "No queue is found." in client.get("/?state=ready").text
 
 
 def batch(client: Client, queues: Database) -> None:
@@ -158,6 +189,9 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
     "all dead letters for those found": (finds_everything, all_found, {}),
     "a redrive that forgets its search": (forgets_the_search, all_found, {}),
     "a log that names no queue": (notes_no_queue, who, {}),
+    "a name that no proxy gave": (believes_every_name, no_name, {}),
+    "the numbers of another queue": (mixes_queues_up, numbers, {}),
+    "a filter that leaves all": (finds_no_name, filtered, {}),
     "a batch of any queue": (cancels_any_batch, batch, {}),
     "an action for readers": (allows_every_action, batch, {}),
 }

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tablequeue import Database, Stats
+from tablequeue import Database, Queue, Stats, connect
 from tablequeue.database import overview_of
 from tablequeue.engines.reads import Reads
 from tablequeue.ext import context_of
 from tablequeue.verbs import overview
+from tablequeue.worker.schedule import Schedule, push_due
 from tests.support import at, claimed
-from tests.web.support import fill
+from tests.web.support import fill, serving
+
+
+def now_of(db: Database) -> datetime:
+    db.create_queue("clock")
+    return overview_of(db).holders(300)[0]
 
 
 def shown(stats: Stats) -> Stats:
@@ -86,3 +95,68 @@ def test_a_broken_queue_does_not_hide_the_others(db: Database) -> None:
     read, refused = look(300)
     assert [(stats.queue, stats.ready) for _, stats in read] == [("a", 1), ("c", 1)]
     assert [name for name, _ in refused] == ["b"]
+
+
+def test_the_workers_are_known_by_what_they_hold_and_finished(db: Database) -> None:
+    now = now_of(db)
+    for who, queue in (("ada", "letters"), ("ada", "work"), ("bob", "work")):
+        context = context_of(db.create_queue(queue, if_exists="alter"))
+        context.who = who
+        handle = Queue(context)
+        handle.push_many([1, 2])
+        claimed(handle).complete()
+        if who == "ada":
+            claimed(handle)
+    topic = db.create_topic("events")
+    mail = topic.subscribe("mail")
+    topic.push_many([1, 2, 3])
+    context_of(mail).who = "eve"
+    mail.pop_many(2)
+    with serving(db) as client:
+        text = client.get("/workers").text
+        assert [*re.findall(r'<tr data-key="(\w*)">', text)] == ["ada", "bob", "eve"]
+        assert "lease is over" not in text
+    clock, found = overview_of(db).holders(300)
+    shown = {one.who: (dict(one.held), one.finished, one.since is not None) for one in found}
+    assert shown == {
+        "ada": ({"letters": 1, "work": 1}, 2, True),
+        "bob": ({}, 1, False),
+        "eve": ({"events/mail": 2}, 0, True),
+    }
+    for one in found:
+        assert now <= one.seen <= clock
+        if one.lease_until is not None and one.since is not None:
+            assert (one.lease_until - one.since).total_seconds() >= 60
+
+
+def test_a_schedule_is_shown_and_run_again(db: Database) -> None:
+    db.create_queue("letters & more")
+    daily = Schedule("daily/a b", "letters & more", "30 6 * * *", {"n": 1}, "Europe/Berlin")
+    with serving(db, allow_actions=True) as client:
+        assert "No worker has had a schedule yet." in client.get("/schedules").text
+        push_due(db, daily)
+        text = client.get("/schedules").text
+        for words in ("daily/a b", "30 6 * * *", "Europe/Berlin", "letters &amp; more"):
+            assert words in text
+        _, ((*_, last),) = overview_of(db).schedules()
+        assert last is not None
+        (path,) = re.findall(r'action="(/schedules/.*?/run)"', text)
+        assert db.queue("letters & more").peek() == []
+        answer = client.post(path, {"csrf": client.csrf()})
+        assert answer.status == 303
+        text = client.get(answer.headers["location"] or "").text
+        assert "A worker with daily/a b pushes" in text
+        assert "is to run now" in text
+        push_due(db, daily, entered=True)
+        push_due(db, daily, entered=True)
+        assert [message.payload for message in db.queue("letters & more").peek()] == [{"n": 1}]
+        assert "is to run now" not in client.get("/schedules").text
+        assert client.post("/schedules/other/run", {"csrf": client.csrf()}).status == 400
+    with serving(db) as client:
+        assert client.post(path, {"csrf": client.csrf()}).status == 403
+        assert "Run now" not in client.get("/schedules").text
+
+
+def test_there_are_pages_of_a_database_that_is_not_there(tmp_path: Path) -> None:
+    with connect(f"sqlite:///{tmp_path / 'none.db'}") as db, serving(db) as client:
+        assert [client.get(path).status for path in ("/", "/workers", "/schedules")] == [200, 200, 200]

@@ -23,9 +23,12 @@ TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Its port; 0: a free one.")
 @click.option("--public-url", metavar="URL", help="Its URL behind a proxy, for browsers: https://queues.example.org")
+@click.option("--user-header", metavar="NAME", help="The header in which the proxy names the visitor: X-Forwarded-User")
 @click.option("--allow-actions", is_flag=True, help="Allow visitors to redrive and purge dead letters.")
 @click.pass_obj
-def serve(settings: Settings, host: str, port: int, public_url: str | None, allow_actions: bool) -> None:
+def serve(
+    settings: Settings, host: str, port: int, public_url: str | None, user_header: str | None, allow_actions: bool
+) -> None:
     """Serve a dashboard of the queues: messages, dead letters, producers and consumers, and /metrics for Prometheus.
 
     The dashboard is read-only without --allow-actions. On 127.0.0.1 everybody on this machine can see it. On any other
@@ -47,6 +50,7 @@ def serve(settings: Settings, host: str, port: int, public_url: str | None, allo
             loopback=loopback,
             public_url=public_url,
             allow_actions=allow_actions,
+            user_header=user_header,
         )
         url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
         if settings.json:

@@ -308,7 +308,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_batches": "batches",
         },
     ),
-    "of_many": Operation(Effect.READ),
+    "of_many": Operation(Effect.READ, others="holding"),
     "stats_finished": Operation(Effect.READ, others="range_stats_finished"),
     "stats_failed": Operation(Effect.READ),
     "stats_pushed": Operation(Effect.READ, others="topic_stats_pushed"),
@@ -321,6 +321,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "enter_schedule": Operation(Effect.STEP),
     "schedule_state": Operation(Effect.STEP),
     "advance_schedule": Operation(Effect.STEP),
+    "schedules": Operation(Effect.READ),
+    "rerun_schedule": Operation(Effect.UPKEEP),
     # Streams, and writes of many processes
     "live": Operation(Effect.READ, others="range_live"),
     "live_bounds": Operation(Effect.READ, others="range_live_bounds"),

@@ -115,13 +115,13 @@ class Reads(Part):
         """Count the messages that `lost` would find, by producer and consumer."""
         return [*map(LostRow._make, self._rows(cursor, table, "stats_lost", params))]
 
-    def of_many(self, cursor: Cursor, tables: Tables, params: Params) -> list[list[Row]]:
+    def of_many(self, cursor: Cursor, table: Tables, params: Params) -> list[list[Row]]:
         """Return the rows of `params["operation"]`, a read of one statement, for each of the tables: in one statement.
 
         The rows of a table come in no order.
         """
-        found: list[list[Row]] = [[] for _ in tables.all]
-        for place, *row in self._rows(cursor, tables, params["operation"], params):
+        found: list[list[Row]] = [[] for _ in table.all]
+        for place, *row in self._rows(cursor, table, params["operation"], params):
             found[place].append(row)
         return found
 

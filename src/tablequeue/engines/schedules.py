@@ -6,7 +6,8 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import ScheduleRow
-from tablequeue.engines.table import Table
+from tablequeue.engines.table import Statements, Table
+from tablequeue.engines.texts import Row
 
 
 class Schedules(Part):
@@ -18,6 +19,14 @@ class Schedules(Part):
         """Return the schedule `name`; None if it does not exist."""
         row = self._row(cursor, table, "schedule_state", params)
         return row and ScheduleRow(*row)
+
+    def schedules(self, cursor: Cursor, table: Statements, params: Params) -> list[Row]:
+        """Return the name, the entry and the last due time of each schedule, sorted by name."""
+        return self._rows(cursor, table, "schedules", params)
+
+    def rerun_schedule(self, cursor: Cursor, table: Statements, params: Params) -> None:
+        """Set the last due time of the schedule `name` back to `due`."""
+        self._run(cursor, table, "rerun_schedule", params)
 
     def advance_schedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
         """Mark the schedule as pushed for `due`. Return whether this call did; then the caller must push."""

@@ -221,5 +221,5 @@ class Tables(Statements):
         reads = []
         for place, table in enumerate(self.all):
             (read,) = statements_in(self.engine.render(operation, table, state))
-            reads += statements_in(self.engine.render("of_many", self, instead={"place": str(place), "read": read}))
+            reads.append(self.engine.filled_in("{of_many}", {"place": str(place), "read": read}, self))
         return ["\nunion all\n".join(reads)]

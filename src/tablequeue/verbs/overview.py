@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from tablequeue.engines.params import Params
@@ -12,10 +15,11 @@ from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table, Tables
 from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
-from tablequeue.model.definition import kind_of
+from tablequeue.model.definition import Kind, kind_of
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.context import Context
+from tablequeue.verbs.schedule import Entry, entries, run_again
 from tablequeue.verbs.stats import FIRST, Stats, length_of, messages_in, stats, stats_of, window_of
 
 # Queues that are read in one statement. On PostgreSQL it locks each of their tables and indexes, some 12 of a queue,
@@ -32,6 +36,25 @@ class Found(NamedTuple):
     refused: list[tuple[str, TablequeueError]]
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A consumer that holds messages, or has finished some in the window: a worker, or any other program that pops.
+
+    held         how many messages of each queue or subscription it holds; of a range of a topic's log all of them.
+    since        when it claimed the first one of them; None if it holds none.
+    lease_until  when the last lease of them ends. If that is over, the consumer has most likely died.
+    finished     messages of queues that it finished in the window, up to 1,000 of each queue.
+    seen         when it last claimed or finished a message, as far as that is known from these.
+    """
+
+    who: str
+    held: Mapping[str, int]
+    since: datetime | None
+    lease_until: datetime | None
+    finished: int
+    seen: datetime
+
+
 class Overview:
     """Reads all queues of a database, some statements for every fifty of them. One for each process.
 
@@ -45,9 +68,10 @@ class Overview:
         self._opened: dict[NameRow, Table] = {}
         self._together: dict[tuple[Table, ...], Tables] = {}
 
-    def look(self, window: Duration) -> Found:
+    def look(self, window: Duration, wanted: Callable[[str], bool] = lambda name: True) -> Found:
+        """Read the queues with `wanted` names."""
         length = length_of(window)
-        tables, refused = self._tables()
+        tables, refused = self._tables(wanted, "queue")
         read: list[tuple[Table, Stats]] = []
         for first in range(0, len(tables), AT_ONCE):
             some = tables[first : first + AT_ONCE]
@@ -61,22 +85,62 @@ class Overview:
                         refused.append((table.name, error))
         return Found(read, refused)
 
+    def holders(self, window: Duration) -> tuple[datetime, list[Holder]]:
+        """Return the database's time, and the consumers that hold messages or finished some in the window, by name."""
+        length, load = length_of(window), self._runner.engine.load_time
+        tables, _ = self._tables(lambda name: True, "queue", "subscription")
+        now = self._clock(bool(tables))
+        held: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        times: defaultdict[str, list[tuple[datetime, datetime, datetime]]] = defaultdict(list)
+        finished: defaultdict[str, list[float]] = defaultdict(list)
+        for first in range(0, len(tables), AT_ONCE):
+            some = tables[first : first + AT_ONCE]
+            for table, rows in self._rows("holding", some).items():
+                for who, number, *moments in rows:
+                    held[who or ""][table.name] = held[who or ""].get(table.name, 0) + int(number)
+                    begun, claimed, ends = map(load, moments)
+                    times[who or ""].append((begun, claimed, ends))
+            kept = [table for table in some if _keeps(table) and table.definition.kind == "queue"]
+            for rows in self._rows("stats_finished", kept, age=length, n=FIRST).values():
+                for row in map(FinishedRow._make, rows):
+                    finished[row.consumer or ""].append(row.ago)
+        found = []
+        for who in sorted({*times, *finished}):
+            seen = [now - timedelta(seconds=float(ago)) for ago in finished[who]]
+            began = min((since for since, _, _ in times[who]), default=None)
+            ended = max((lease for _, _, lease in times[who]), default=None)
+            seen += [claimed for _, claimed, _ in times[who]]
+            found.append(Holder(who, held[who], began, ended, len(finished[who]), max(seen)))
+        return now, found
+
+    def schedules(self) -> tuple[datetime, list[Entry]]:
+        """Return the database's time, and all schedules that a worker has entered."""
+        found = entries(self._runner)
+        return self._clock(bool(found)), found
+
+    def run_again(self, schedule: str) -> None:
+        """Have the next worker that looks push the message of a schedule."""
+        run_again(self._runner, schedule)
+
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _tables(self) -> tuple[list[Table], list[tuple[str, TablequeueError]]]:
-        """Return the tables of the queues; those that have not changed since the last look have their statements."""
+    def _tables(
+        self, wanted: Callable[[str], bool], *kinds: Kind
+    ) -> tuple[list[Table], list[tuple[str, TablequeueError]]]:
+        """Return the tables of these kinds; those that have not changed since the last look have their statements."""
         opened: dict[NameRow, Table] = {}
         refused = []
         for row in catalogue.rows(self._runner):
-            if kind_of(json.loads(row.entry)) == "queue":
-                try:
-                    opened[row] = self._opened.get(row) or catalogue.find(self._runner, row.name, "queue")
-                except TablequeueError as error:
-                    refused.append((row.name, error))
+            kind = kind_of(json.loads(row.entry))
+            try:
+                if kind != "topic":
+                    opened[row] = self._opened.get(row) or catalogue.find(self._runner, row.name, kind)
+            except TablequeueError as error:
+                refused += [(row.name, error)] if kind in kinds else []
         if opened.keys() != self._opened.keys():
             self._together = {}
         self._opened = opened
-        return [*opened.values()], refused
+        return [each for each in opened.values() if each.definition.kind in kinds and wanted(each.name)], refused
 
     def _read(self, tables: Sequence[Table], length: float) -> list[Stats]:
         counts = self._rows("stats", tables)
@@ -101,6 +165,12 @@ class Overview:
             row = StatsRow._make([*counts[table][0], *UNREAD])
             found.append(stats_of(table, row, gone, window, until))
         return found
+
+    def _clock(self, there: bool) -> datetime:
+        """Return the database's time; that of this process if the database has nothing and may be missing."""
+        engine = self._runner.engine
+        read = engine.checks.read_clock
+        return engine.load_time(self._runner.run(read, engine.shared, {"now": None})) if there else datetime.now(UTC)
 
     def _rows(self, operation: str, tables: Sequence[Table], age: float = 0, n: int = 0) -> dict[Table, list[Row]]:
         """Return the rows of a read for each of the tables."""

@@ -76,7 +76,7 @@ async def dead(site: Site, request: Request) -> Response:
 
     number = await run_in_threadpool(call_verb)
     chosen = (f"all with {text!r}" if text else "all") if everything else ids
-    _note(request, name, f"{number} dead letters {done}", number=number, ids=chosen)
+    _note(site, request, name, f"{number} dead letters {done}", number=number, ids=chosen)
     return _messages(name, form, "dead", done, number)
 
 
@@ -88,7 +88,7 @@ async def cancel(site: Site, request: Request) -> Response:
     account = await run_in_threadpool(lambda: site.database.consumer(name).cancel(id))
     if account.unknown:
         raise BadInput(f"Message {id} is not in the queue any more.", "It may be finished: look at the history.")
-    _note(request, name, f"message {id} {'told to stop' if account.told else 'cancelled'}")
+    _note(site, request, name, f"message {id} {'told to stop' if account.told else 'cancelled'}")
     return _messages(name, form, *(("in_progress", "told", 1) if account.told else ("ready", "cancelled", 1)))
 
 
@@ -105,7 +105,7 @@ async def cancel_batch(site: Site, request: Request) -> Response:
         return batch.cancel()
 
     number = await run_in_threadpool(call_verb)
-    _note(request, name, f"batch {id} cancelled", number=number)
+    _note(site, request, name, f"batch {id} cancelled", number=number)
     return RedirectResponse(f"{link_of(name)}?batch={number}", 303)
 
 
@@ -117,8 +117,18 @@ async def pause(site: Site, request: Request) -> Response:
     if verb not in ("pause", "resume"):
         raise BadInput("The form does not say what to do.", "Go back and choose pause or resume.")
     await run_in_threadpool(lambda: getattr(site.database.consumer(name), verb)())
-    _note(request, name, f"queue {verb}d")
+    _note(site, request, name, f"queue {verb}d")
     return RedirectResponse(link_of(name), 303)
+
+
+async def run_schedule(site: Site, request: Request) -> Response:
+    """Have a worker push the message of a schedule."""
+    _need_actions(site)
+    await _form(site, request)
+    name = request.path_params["schedule"]
+    await run_in_threadpool(lambda: site.overview.run_again(name))
+    _note(site, request, name, "schedule is run again")
+    return RedirectResponse(f"/schedules?{urlencode({'run': name})}", 303)
 
 
 async def reschedule(site: Site, request: Request) -> Response:
@@ -128,15 +138,18 @@ async def reschedule(site: Site, request: Request) -> Response:
     name, id = name_of(request), int(request.path_params["id"])
     delay, priority = _number(form, "delay", float), _number(form, "priority", int)
     await run_in_threadpool(lambda: site.database.consumer(name).reschedule(id, delay=delay, priority=priority))
-    _note(request, name, f"message {id} rescheduled")
+    _note(site, request, name, f"message {id} rescheduled")
     sought = {"q": form["q"]} if form.get("q") else {}
     return RedirectResponse(f"{link_of(name)}/messages/{id}?{urlencode({'rescheduled': 1, **sought})}", 303)
 
 
-def _note(request: Request, queue: str, words: str, **more: Any) -> None:
-    """Log an action on a queue. Visitors have no names, so their address is logged."""
-    client = _address(request)
-    log.info("%s: %s, from %s", queue, words, client, extra={"queue": queue, "client": client, **more})
+def _note(site: Site, request: Request, queue: str, words: str, **more: Any) -> None:
+    """Log an action on a queue, with the visitor's address, and the name if a proxy gives one."""
+    client, user = _address(request), site.user_of(request)
+    by = f", by {user}" if user else ""
+    log.info(
+        "%s: %s%s, from %s", queue, words, by, client, extra={"queue": queue, "client": client, "user": user, **more}
+    )
 
 
 def _address(request: Request) -> str:

@@ -47,6 +47,7 @@ def dashboard(
     loopback: bool = True,
     public_url: str | None = None,
     allow_actions: bool = False,
+    user_header: str | None = None,
 ) -> Starlette:
     """Return the dashboard of a database. It uses the public verbs, and is read-only unless `allow_actions`.
 
@@ -56,18 +57,22 @@ def dashboard(
               own host name that points here.
     public_url  the URL of a proxy in front, as `https://queues.example.org`: requests for that host, and forms from its
                 pages, are answered too.
+    user_header   the header in which a proxy names the visitor, as `X-Forwarded-User`: the pages and the log of actions
+                  have this name. The proxy must remove it from what visitors send; anybody could else give any name.
 
     Raises `BadInput` if the token is shorter than 16 characters, if there is none without `loopback` or with a
-    `public_url`, and if `public_url` is not a URL of a host.
+    `public_url`, and if `public_url` is not a URL of a host, or `user_header` not the name of a header.
     """
     public_url = None if public_url is None else _checked(public_url)
+    if user_header is not None and not re.fullmatch(r"[A-Za-z0-9-]+", user_header):
+        raise BadInput(f"{user_header!r} is not the name of a header.", "Give it as X-Forwarded-User.")
     if token is None and (public_url or not loopback):
         raise BadInput("Without a token everybody could see the dashboard.", "Give one, or serve on 127.0.0.1.")
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise BadInput(f"The token has {len(token)} characters.", f"Give at least {SHORTEST_TOKEN} random ones.")
     session = Session(token)
     secure = public_url is not None and public_url.startswith("https:")
-    site = Site(database, session, name, allow_actions, secure, overview_of(database))
+    site = Site(database, session, name, allow_actions, secure, user_header, overview_of(database))
     told = health(database)
 
     def page(path: str, handler: Callable[..., Any], *methods: str) -> BaseRoute:
@@ -75,6 +80,9 @@ def dashboard(
 
     routes = [
         page("/", pages.overview),
+        page("/workers", pages.workers),
+        page("/schedules", pages.schedules),
+        page("/schedules/{schedule:path}/run", actions.run_schedule, "POST"),
         page("/login", pages.login),
         page("/login", actions.login, "POST"),
         page("/logout", actions.logout, "POST"),

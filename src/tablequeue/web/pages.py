@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -17,15 +19,18 @@ from tablequeue.model.definition import Definition
 from tablequeue.model.message import Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
+from tablequeue.model.states import STATES
 from tablequeue.topic import Topic
 from tablequeue.verbs.batches import progress_of_open
 from tablequeue.verbs.dependencies import waits
 from tablequeue.verbs.progress import reported
+from tablequeue.verbs.schedule import Entry
 from tablequeue.verbs.sizes import sizes
 from tablequeue.verbs.stats import Stats
 from tablequeue.verbs.topics import Size, size
 from tablequeue.web import search
 from tablequeue.web.render import LONGEST, Site, name_of, payload_text
+from tablequeue.worker.schedule import Schedule
 
 T = TypeVar("T")
 Shown = tuple[Definition, Stats]
@@ -42,13 +47,29 @@ DONE = {
     "rescheduled": "rescheduled",
     "batch": "cancelled or told to stop",
 }
+# What the page of all queues can be filtered by, and which queues that leaves.
+FILTERS: dict[str, Callable[[Stats], Any]] = {
+    **{state: attrgetter(state) for state in STATES},
+    "paused": attrgetter("paused_until"),
+}
 # The windows of statistics that a page offers, in seconds.
 WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 
 def overview(site: Site, request: Request) -> Response:
+    """Show all queues and topics; or those with a text in their names, and those with messages in a state."""
     window = _window(request)
-    queues, refused = site.overview.look(window)
+    text, state = request.query_params.get("q", "").strip(), request.query_params.get("state", "")
+    if state and state not in FILTERS:
+        raise BadInput(f"{state!r} is not a state to look for.", f"Choose one of: {', '.join(FILTERS)}.")
+
+    def named(name: str) -> bool:
+        return text.casefold() in name.casefold()
+
+    def kept(found: list[Shown]) -> list[Shown]:
+        return [each for each in found if FILTERS[state](each[1])] if state else found
+
+    queues, refused = site.overview.look(window, named)
 
     def look(names: Iterable[str], stats: Callable[[str], T]) -> list[T]:
         found = []
@@ -66,16 +87,37 @@ def overview(site: Site, request: Request) -> Response:
     def of_topic(name: str) -> tuple[Topic, Size, list[Shown]]:
         topic = site.database.topic(name)
         names = [subscription_of(name, each) for each in topic.subscriptions()]
-        return topic, size(context_of(topic)), look(names, of_queue)
+        return topic, size(context_of(topic)), kept(look(names if named(name) else filter(named, names), of_queue))
+
+    def of_topics() -> list[tuple[Topic, Size, list[Shown]]]:
+        found = look(site.database.topics(), of_topic)
+        return [each for each in found if each[2] or (named(each[0].name) and not state)]
 
     return site.page(
         request,
         "overview.html",
-        queues=[(table.definition, stats) for table, stats in queues],
-        topics=look(site.database.topics(), of_topic),
+        queues=kept([(table.definition, stats) for table, stats in queues]),
+        topics=of_topics(),
+        filter={"q": text, "state": state},
+        filters=FILTERS,
         refused=refused,
         window=window,
         windows=WINDOWS,
+    )
+
+
+def workers(site: Site, request: Request) -> Response:
+    window = _window(request)
+    now, holders = site.overview.holders(window)
+    return site.page(request, "workers.html", now=now, holders=holders, window=window, windows=WINDOWS)
+
+
+def schedules(site: Site, request: Request) -> Response:
+    now, found = site.overview.schedules()
+    done = request.query_params.get("run", "")
+    shown = [(entry, _next_due(entry, now)) for entry in found]
+    return site.page(
+        request, "schedules.html", now=now, schedules=shown, done=done if done in {e.name for e in found} else ""
     )
 
 
@@ -168,6 +210,14 @@ def login(site: Site, request: Request) -> Response:
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _next_due(entry: Entry, now: datetime) -> datetime | None:
+    """Return when a schedule is due next; None without the package that reads its expression."""
+    try:
+        return Schedule(entry.name, entry.queue, entry.cron, None, entry.zone).next(now)
+    except TablequeueError:
+        return None
 
 
 def _find(site: Site, request: Request) -> Message:

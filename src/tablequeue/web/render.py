@@ -36,6 +36,7 @@ from tablequeue.web.guard import Session
 # Maximum characters of a payload or an error on a page. A payload can be downloaded completely.
 LONGEST = 20_000
 PREVIEW = 200
+LONGEST_USER = 200
 # The numbers of a batch, in the order of its bar.
 SHARES = ("finished", "in_progress", "waiting", "dead", "cancelled")
 
@@ -50,13 +51,23 @@ class Site:
     allow_actions: bool
     secure: bool
     """Whether browsers reach it by https."""
+    user_header: str | None
+    """The header in which a proxy names the visitor."""
     overview: Overview
     """Reads the numbers of all queues."""
     templates: Environment = field(default_factory=lambda: _environment())
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        text = self.templates.get_template(template).render(site=self, path=quote(request.scope["path"]), **values)
-        return HTMLResponse(text, status)
+        shared = {"site": self, "path": quote(request.scope["path"]), "user": self.user_of(request)}
+        return HTMLResponse(self.templates.get_template(template).render(**shared, **values), status)
+
+    def user_of(self, request: Request) -> str | None:
+        """Return the name that the proxy gives the visitor; None without one."""
+        name = request.headers.get(self.user_header, "") if self.user_header else ""
+        name = name.encode("latin-1").decode(
+            "utf-8", "replace"
+        )  # headers are bytes, which the framework read as Latin 1
+        return "".join(filter(str.isprintable, name))[:LONGEST_USER] or None
 
 
 def _environment() -> Environment:

@@ -95,7 +95,7 @@ def push_due(database: Database, schedule: Schedule, now: datetime | None = None
     leaves both the message and the record of its due time, or neither.
     """
     queue, options = destination(database, schedule.queue), schedule.options
-    line = f"{schedule.cron} {schedule.zone}"
+    line = schedules.line_of(schedule.queue, schedule.cron, schedule.zone)
     last_pushed, clock = schedules.state(context_of(queue), schedule.name, line, now, entered=entered)
     due = schedule.last(clock)
     if due > last_pushed:

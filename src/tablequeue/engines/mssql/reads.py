@@ -10,6 +10,6 @@ from tablequeue.engines.texts import Row
 
 
 class SQLServerReads(Reads):
-    def of_many(self, cursor: Cursor, tables: Tables, params: Params) -> list[list[Row]]:
+    def of_many(self, cursor: Cursor, table: Tables, params: Params) -> list[list[Row]]:
         """Read them one by one: a read begins with declarations, so it cannot be a part of a statement."""
-        return [self._rows(cursor, table, params["operation"], params) for table in tables.all]
+        return [self._rows(cursor, each, params["operation"], params) for each in table.all]

@@ -61,9 +61,22 @@ select min(id + 0), max(id + 0)
 from {history}
 where finished_at >= :since and finished_at < :until;
 
--- name: of_many
--- One of several queues that are read in one statement, which is a union of such reads: the place of the queue among
--- them, and the rows of its own read. Indexes and locks: those of that read.
-select {place} as place, found.* from (
-{read}
-) as found;
+-- name: holding
+-- The consumers that hold messages: how many, when each claimed the first and the last of them, and when the last lease
+-- of it ends. Of a range of a topic's log all messages count until it is finished.
+-- Indexes: {table}__in_progress, on MariaDB and MySQL {table}__state; {table}__lease. Locks: none.
+select
+    consumer,
+    count(*) as held,
+    min(popped_at) as since,
+    max(popped_at) as claimed_at,
+    max(lease_until) as lease_until
+from {queue} where state = 'in_progress'
+group by consumer
+-- [ranges]
+union all
+select consumer, sum(messages), min(popped_at), max(popped_at), max(lease_until)
+from {ranges} where lease_until is not null
+group by consumer
+-- [end]
+;

@@ -11,3 +11,12 @@ where {schedules}.cron <> excluded.cron;
 -- When a schedule was last due and pushed, what time it is by the database's clock, and the expression of the schedule.
 -- Index: the primary key.
 select last_due, {now}, cron from {schedules} where name = :name;
+
+-- name: schedules
+-- All schedules, by name: each with its expression, and when it was last due and pushed. Locks: none.
+select name, cron, last_due from {schedules} order by name;
+
+-- name: rerun_schedule
+-- Make a schedule due: it counts as never pushed, so the next worker that looks pushes its message for the last due
+-- time. Index: the primary key. Locks: the row. A crash leaves it as it was.
+update {schedules} set last_due = :due where name = :name;

@@ -43,3 +43,16 @@ declare @now datetime2(6) = {now};
 update {schedules} with (rowlock) set last_due = @due
 output inserted.last_due
 where name = @name and last_due < @due and @due <= @now;
+
+-- name: schedules
+-- All schedules, by name: each with its expression, and when it was last due and pushed. Locks: none under
+-- READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads.
+select convert(nvarchar(510), name) as name, cron, last_due from {schedules} order by name;
+
+-- name: rerun_schedule
+-- Make a schedule due: it counts as never pushed, so the next worker that looks pushes its message for the last due
+-- time. Index: the primary key. Locks: the row. A crash leaves it as it was.
+declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
+declare @due datetime2(6) = cast(:due as datetime2(6));
+update {schedules} with (rowlock) set last_due = @due
+where name = @name;

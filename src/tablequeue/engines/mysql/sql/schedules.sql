@@ -29,3 +29,12 @@ select last_due, {now}, convert(cron using utf8mb4) from {schedules} where name 
 -- After a crash neither has happened, and the next process does both.
 update {schedules} set last_due = cast(:due as datetime(6))
 where name = :name and last_due < cast(:due as datetime(6)) and cast(:due as datetime(6)) <= {now};
+
+-- name: schedules
+-- All schedules, by name: each with its expression, and when it was last due and pushed. Locks: none.
+select convert(name using utf8mb4), convert(cron using utf8mb4), last_due from {schedules} order by name;
+
+-- name: rerun_schedule
+-- Make a schedule due: it counts as never pushed, so the next worker that looks pushes its message for the last due
+-- time. Index: the primary key. Locks: the row. A crash leaves it as it was.
+update {schedules} set last_due = cast(:due as datetime(6)) where name = :name;

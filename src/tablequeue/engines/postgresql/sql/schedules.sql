@@ -16,3 +16,8 @@ create table if not exists {schedules} (
 -- After a crash neither has happened, and the next process does both.
 update {schedules} set last_due = cast(:due as timestamptz)
 where name = :name and last_due < cast(:due as timestamptz) and cast(:due as timestamptz) <= {now};
+
+-- name: rerun_schedule
+-- Make a schedule due: it counts as never pushed, so the next worker that looks pushes its message for the last due
+-- time. Index: the primary key. Locks: the row. A crash leaves it as it was.
+update {schedules} set last_due = cast(:due as timestamptz) where name = :name;
