@@ -20,7 +20,7 @@ from tablequeue import ALL, Claim, NewMessage, Queue
 from tablequeue.engines.engine import Engine
 from tests.matrix import scene
 from tests.servers import Kind, Place, only
-from tests.support import rewritten
+from tests.support import at, rewritten
 
 LEVELS = ("READ COMMITTED", "REPEATABLE READ")
 NAMES = "abcdef"
@@ -149,6 +149,45 @@ def test_a_promotion_that_forgets_or_overtakes_is_detected(
 ) -> None:
     queue = place.open_with(mutant(kind.engine_class)).create_queue("work", payload="text", groups=True)
     assert passed_over(queue, place, "rollback") == popped
+
+
+def beside_a_key(place: Place, kind: Kind, level: str, act: str, freed: bool, **options: Any) -> list[str]:
+    """Push a key, or complete or take a message with one. Return which pushes of the keys beside it wait."""
+    queue = place.open().create_queue("work", payload="text", history="none", **options)
+    keys = {"a", MIDDLE, "f", *(BESIDE if freed else ())}
+    queue.push_many([NewMessage("x", key=key) for key in sorted(keys)], now=at(0))
+    with old_snapshot(place):
+        claims = {claim.key: claim for claim in queue.pop_many(len(keys), now=at(0))}
+        for key in BESIDE if freed else ():
+            queue.complete(claims[key])
+        if act == "take":
+            queue.release(claims[MIDDLE], now=at(0))
+        acts: Mapping[str, Callable[[sa.Connection], object]] = {
+            "push": lambda caller: queue.push("x", key="cc", connection=caller, now=at(99)),
+            "complete": lambda caller: queue.complete(claims[MIDDLE], connection=caller),
+            "take": lambda caller: queue.take(connection=caller, now=at(0)),
+        }
+        calls = {f"push {key}": partial(queue.push, "x", key=key, now=at(99)) for key in BESIDE}
+        return held_up(place, kind, level, acts[act], calls)
+
+
+KEY_ACTS = ("push", "complete", "take")
+
+
+@only("mariadb")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("act", KEY_ACTS)
+def test_no_key_waits_for_its_neighbour(place: Place, kind: Kind, level: str, act: str) -> None:
+    assert not beside_a_key(place, kind, level, act, freed=False)
+
+
+@only("mariadb")
+@pytest.mark.parametrize(("act", "options"), [*((act, {}) for act in KEY_ACTS), ("take", {"unique_for": 60})])
+def test_only_a_key_that_was_free_a_moment_ago_waits(
+    place: Place, kind: Kind, act: str, options: dict[str, Any]
+) -> None:
+    """The exception that docs/delivery.md names."""
+    assert beside_a_key(place, kind, LEVELS[1], act, freed=True, **options) == ["push c"]
 
 
 @only("mariadb")
