@@ -1,18 +1,19 @@
 """Kill a pipeline, or what it needs, at random moments, and compare its lakes with the history row by row.
 
-    python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--sinks parquet,delta,iceberg] [--kills 20]
-        [--executors] [--seed 1]
+    python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--sinks parquet,delta,iceberg,table,upsert]
+        [--kills 20] [--executors] [--seed 1]
 
 A stage reads a queue and writes to all sinks, and some of its messages fail. Another one archives the history of the
 queue. Each kill is of one of these: the whole job, the driver's Python, its Java, a Python worker, the server of the
-database, which also has the catalogue of Iceberg; with --executors, which makes everything slower, also an executor.
-Some come while the job starts. A job that ends is started again. In the end DuckDB, deltalake and PyIceberg read the
-lakes. It exits with 1 if a row is missing, is there twice, or is not what the queue had.
+database, which also has the catalogue of Iceberg and the tables of the user; with --executors, which makes everything
+slower, also an executor. Some come while the job starts. A job that ends is started again. In the end DuckDB, deltalake
+and PyIceberg read the lakes. It exits with 1 if a row is missing, is there twice, or is not what the queue had.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -29,8 +30,10 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import sqlalchemy as sa
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.dialects import mysql
 
 import tablequeue
 from tablequeue import Database, Queue
@@ -43,10 +46,11 @@ from tests.spark.killing import QUIET, descendants, kill
 ROOT = Path(__file__).parents[2]
 PIPELINE = """
 from pyspark.sql import functions as f
-from tablequeue.spark.pipeline import Archive, FromQueue, Pipeline, ToDelta, ToIceberg, ToParquet
+from tablequeue.spark.pipeline import Archive, FromQueue, Pipeline, ToDelta, ToIceberg, ToParquet, ToTable
 
 numbers = Pipeline("numbers")
 sinks = {"parquet": ToParquet("parquet"), "delta": ToDelta("delta"), "iceberg": ToIceberg("lake.numbers", ".")}
+sinks |= {"table": ToTable("kept_table"), "upsert": ToTable("kept_upsert", key=["id"])}
 
 @numbers.stage(FromQueue("raw", 40), *(sinks[name] for name in SINKS))
 def keep(messages):
@@ -72,7 +76,7 @@ while True:
     except TablequeueError as error:
         print(error, flush=True)
 """
-SINKS = ("parquet", "delta", "iceberg")
+SINKS = ("parquet", "delta", "iceberg", "table", "upsert")
 MESSAGES = 600
 """Messages that are pushed before each kill: more batches than there is time for."""
 PATIENCE = 900.0
@@ -92,6 +96,7 @@ class Attack:
         (folder / "pipeline.py").write_text(PIPELINE.replace("SINKS", repr(tuple(sinks))))
         self.database: Database = tablequeue.connect(url)
         self.raw: Queue = self.database.create_queue("raw")
+        self.tables = {sink: made(self.database, f"kept_{sink}", sink == "upsert") for sink in ("table", "upsert")}
         self.pushed: dict[int, int] = {}
         """The number of each message, by its id."""
         self.kills: Counter[str] = Counter()
@@ -267,6 +272,31 @@ class Attack:
             return self._rows(catalogue.load_table("lake.numbers").scan().to_arrow())
         finally:
             catalogue.close()
+
+    def _table(self) -> Iterator[Row]:
+        return self._of("table")
+
+    def _upsert(self) -> Iterator[Row]:
+        return self._of("upsert")
+
+    def _of(self, sink: str) -> Iterator[Row]:
+        with self.database.engine.connect() as connection:
+            for id, payload, pushed_at in connection.execute(sa.select(self.tables[sink])):
+                yield (
+                    id,
+                    json.loads(payload)["n"],
+                    micros(pushed_at if pushed_at.tzinfo else pushed_at.replace(tzinfo=UTC)),
+                )
+
+
+def made(database: Database, name: str, keyed: bool) -> sa.Table:
+    """A table of the user. Without a key it takes a row again."""
+    times = {"mariadb": mysql.DATETIME(fsp=6), "postgresql": sa.DateTime(timezone=True)}
+    id = sa.Column("id", sa.BigInteger, primary_key=keyed, autoincrement=False)
+    pushed_at = sa.Column("pushed_at", times.get(database.engine.dialect.name, sa.DateTime()))
+    table = sa.Table(name, sa.MetaData(), id, sa.Column("payload", sa.Text), pushed_at, mariadb_charset="utf8mb4")
+    table.create(database.engine)
+    return table
 
 
 def micros(time: datetime) -> int:

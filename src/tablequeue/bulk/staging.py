@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from tablequeue.bulk.arrow import ROWS, TIME
 from tablequeue.consumer import Consumer
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.table import Statements
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.ext import context_of
 from tablequeue.model.payload import has_lone_surrogate
@@ -141,18 +143,11 @@ def publish(
     }
 
     def move(cursor: Any, table: Any, params: Params) -> int | None:
-        if writer is not None and not engine.staging.writer_advance(cursor, table, params):
-            last = engine.staging.writer_last(cursor, table, params)
-            if batch < last:  # Spark repeats its last batch, and no other
-                raise BadInput(
-                    f"The writer {writer!r} has written batch {last} into {queue.name!r}, so this batch {batch} is of "
-                    "another checkpoint, and would be taken for an older one.",
-                    "Give each checkpoint a writer of its own, such as one with the id of its query.",
-                )
+        if writer is not None and not is_new(engine, cursor, table, params, queue.name):
             engine.staging.unstage(cursor, table, params)
             return None
         if keyed:
-            _check_staged(engine.staging.staged_count(cursor, table, params), expected)
+            check_staged(engine.staging.staged_count(cursor, table, params), expected)
             if on_conflict == "raise" and (taken := engine.staging.staged_taken(cursor, table, params)):
                 raise DuplicateKey(
                     f"Live messages, or others of the same write, have keys of it: {', '.join(taken[:5])}; "
@@ -162,7 +157,7 @@ def publish(
                 )
         pushed = engine.staging.publish(cursor, table, params)
         if not keyed:
-            _check_staged(pushed, expected)
+            check_staged(pushed, expected)
         elif on_conflict == "raise" and pushed != expected:
             raise Conflict("Somebody pushed one of the keys at the same moment; nothing was pushed.", "Write it again.")
         engine.staging.unstage(cursor, table, params)
@@ -171,6 +166,23 @@ def publish(
     pushed = context.run(move, params)
     follow(context, CHANGED, None, None, pushed or 0)
     return pushed
+
+
+def is_new(engine: Engine, cursor: Any, table: Statements, params: Params, target: str) -> bool:
+    """Advance a writer to its batch, in the transaction that writes the batch. False if it has written this batch.
+
+    `BadInput` if it has written a later one.
+    """
+    if engine.staging.writer_advance(cursor, table, params):
+        return True
+    last, writer, batch = engine.staging.writer_last(cursor, table, params), params["writer"], params["batch"]
+    if batch < last:  # Spark repeats its last batch, and no other
+        raise BadInput(
+            f"The writer {writer!r} has written batch {last} into {target!r}, so this batch {batch} is of another "
+            "checkpoint, and would be taken for an older one.",
+            "Give each checkpoint a writer of its own, such as one with the id of its query.",
+        )
+    return False
 
 
 def unstage(queue: Consumer | Topic, write: str) -> None:
@@ -184,18 +196,19 @@ def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str,
     """Yield numbers of messages with their columns."""
     place = 0
     for batch in batches:
-        for piece in _pieces(batch):
+        for piece in pieces(batch):
             yield piece.num_rows, {"columns": piece, "place": place}
             place += piece.num_rows
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in pieces that are small enough to be staged at once."""
     size = batch.num_rows
     if size == 1 or (size <= ROWS and batch.nbytes <= STAGED_BYTES):
         yield batch
     else:
-        yield from _pieces(batch.slice(0, size // 2))
-        yield from _pieces(batch.slice(size // 2))
+        yield from pieces(batch.slice(0, size // 2))
+        yield from pieces(batch.slice(size // 2))
 
 
 def _rows(queue: Consumer | Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -212,11 +225,12 @@ def _rows(queue: Consumer | Topic, batches: Iterable[pa.RecordBatch]) -> Iterato
         yield len(chunk), {"rows": chunk}
 
 
-def _check_staged(there: int, expected: int) -> None:
+def check_staged(there: int, expected: int, what: str = "messages") -> None:
+    """Raise `DatabaseError` if the server has lost something of what was staged."""
     if there != expected:
         raise DatabaseError(
-            f"Of {expected} staged messages {there} are there: the server lost some in a crash, or the write took "
-            "longer than a day. Nothing was pushed.",
+            f"Of {expected} staged {what} {there} are there: the server lost some in a crash, or the write took "
+            "longer than a day. Nothing was written.",
             "Write it again.",
         )
 

@@ -172,6 +172,15 @@ class EngineBase(Words):
         with self._settling:
             self.place = self.place or place
 
+    def identifier(self, name: str) -> str:
+        """Return the name of something of the user's as an identifier of SQL, in quotes; `BadName` if it cannot be."""
+        if not _NAMEABLE.fullmatch(name):
+            raise BadName(
+                f"tablequeue cannot write the name {name!r} in SQL.",
+                "Give it a name without quotes, brackets, braces, colons, semicolons, backslashes and percent signs.",
+            )
+        return f"{self.quotes[0]}{name}{self.quotes[1]}"
+
     def settle_by(self, cursor: Cursor) -> None:
         """Settle on the schema of a caller's session, if no connection of ours has come before."""
         cursor.execute(self.shared.statement("place"))

@@ -25,6 +25,7 @@ from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
 from tablequeue.engines.task_results import TaskResults
 from tablequeue.engines.topics import Topics
+from tablequeue.engines.user_tables import UserTables
 
 
 class Engine(EngineBase):
@@ -45,4 +46,6 @@ class Engine(EngineBase):
     dependencies: ClassVar[Dependencies] = Dependencies()
     progress: ClassVar[ProgressReports] = ProgressReports()
     task_results: ClassVar[TaskResults] = TaskResults()
+    user_tables: ClassVar[UserTables | None] = None
+    """How it writes into tables of the user; None: it does not."""
     checks: ClassVar[Checks] = Checks()

@@ -8,7 +8,7 @@ from typing import Any
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
-from tablequeue.engines.table import Table
+from tablequeue.engines.table import Statements, Table
 
 
 class Staging(Part):
@@ -27,11 +27,11 @@ class Staging(Part):
         """Return the keys, among those staged by `write`, that cannot be pushed."""
         return [row[0] for row in self._rows(cursor, table, "staged_taken", params)]
 
-    def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def writer_advance(self, cursor: Cursor, table: Statements, params: Params) -> bool:
         """Advance `writer` to `batch`. Return whether that batch is new."""
         return bool(self._rows(cursor, table, "writer_advance", params))
 
-    def writer_last(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def writer_last(self, cursor: Cursor, table: Statements, params: Params) -> int:
         """Return the number of the last batch of `writer`, which has one."""
         return self._rows(cursor, table, "writer_last", params)[0][0]
 

@@ -37,6 +37,7 @@ from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
 from tablequeue.engines.mysql.task_results import MySQLTaskResults
 from tablequeue.engines.mysql.topics import MySQLTopics
+from tablequeue.engines.mysql.user_tables import MySQLUserTables
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.table import Table
@@ -85,6 +86,7 @@ class MySQL(Engine):
     pauses = MySQLPauses()
     progress = MySQLProgress()
     task_results = MySQLTaskResults()
+    user_tables = MySQLUserTables()
     checks = CHECKS
     drivers = ("pymysql",)
     async_drivers: ClassVar = {"aiomysql": {"echo": "", "auth_plugin": ""}}

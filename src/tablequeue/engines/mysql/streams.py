@@ -16,7 +16,7 @@ from tablequeue.engines.mysql.within import locked
 from tablequeue.engines.params import Params
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
-from tablequeue.engines.table import Table
+from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import Row
 
 
@@ -40,7 +40,7 @@ class MySQLStreams(MySQLLimits, Streams):
 
 
 class MySQLStaging(Staging):
-    def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def writer_advance(self, cursor: Cursor, table: Statements, params: Params) -> bool:
         self._run(cursor, table, "writer_advance.make", params)
         return bool(cursor.execute(table.statement("writer_advance.advance"), params))
 

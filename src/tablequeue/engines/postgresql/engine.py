@@ -35,6 +35,7 @@ from tablequeue.engines.postgresql.topics import (
     PostgreSQLRanges,
     PostgreSQLTopics,
 )
+from tablequeue.engines.postgresql.user_tables import PostgreSQLUserTables
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table
@@ -73,6 +74,7 @@ class PostgreSQL(Engine):
     reads = PostgreSQLReads()
     staging = PostgreSQLStaging()
     task_results = PostgreSQLTaskResults()
+    user_tables = PostgreSQLUserTables()
     checks = CHECKS
     drivers = ("psycopg",)
     async_drivers: ClassVar = {

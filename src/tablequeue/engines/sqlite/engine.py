@@ -28,6 +28,7 @@ from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, 
 from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.task_results import SQLiteTaskResults
 from tablequeue.engines.sqlite.topics import SQLiteTopics
+from tablequeue.engines.sqlite.user_tables import SQLiteUserTables
 from tablequeue.engines.table import Statements
 from tablequeue.engines.texts import IN_TURN, Client, sql_text
 from tablequeue.errors import TablequeueError
@@ -53,6 +54,7 @@ class SQLite(Engine):
     streams = SQLiteStreams()
     staging = SQLiteStaging()
     task_results = SQLiteTaskResults()
+    user_tables = SQLiteUserTables()
     checks = CHECKS
     drivers = ("pysqlite",)
     has_servers = False

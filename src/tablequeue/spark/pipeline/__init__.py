@@ -10,6 +10,7 @@ from tablequeue.spark.pipeline.running import run
 from tablequeue.spark.pipeline.sinks import ForeachBatch, ToParquet, ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromSpark, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
+from tablequeue.spark.pipeline.table import ToTable
 
 __all__ = [
     "Archive",
@@ -24,6 +25,7 @@ __all__ = [
     "ToIceberg",
     "ToParquet",
     "ToQueue",
+    "ToTable",
     "ToTopic",
     "attempt",
     "replay",
