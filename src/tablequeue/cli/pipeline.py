@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 EVERY = 5.0
 F = TypeVar("F", bound=Callable[..., Any])
 WHERE = "[beginning|end|OFFSET|TIME]"
-COLUMNS = ("stage", "batch", "messages", "a second", "ready", "dropped", "failed", "last error")
+COLUMNS = ("stage", "batch", "messages", "a second", "ready", "dropped", "broken rules", "failed", "last error")
 
 
 @click.group(cls=Group)
@@ -222,6 +222,7 @@ def _cells(stage: Progress) -> tuple[Any, ...]:
         round(stage.rate),
         stage.ready,
         stage.dropped,
+        sum(stage.violations.values()),
         stage.failed,
         stage.error,
     )
@@ -231,4 +232,5 @@ def _line(stage: Progress) -> str:
     ready = "" if stage.ready is None else f", {stage.ready:,} ready"
     dropped = f", {stage.dropped:,} dropped by watermarks" if stage.dropped else ""
     failed = f", {stage.failed:,} failed: {one_line(stage.error or '')}" if stage.failed else ""
-    return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{ready}{dropped}{failed}"
+    broken = "".join(f", {number:,} break {rule!r}" for rule, number in stage.violations.items() if number)
+    return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{ready}{dropped}{broken}{failed}"

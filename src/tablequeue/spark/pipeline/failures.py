@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -73,11 +73,21 @@ def observed(rows: DataFrame, name: str = OBSERVED) -> DataFrame:
 
 def reported(progress: StreamingQueryProgress) -> tuple[int, int | None]:
     """Return what Spark reports of a batch for `observed`."""
-    rows = [progress.observedMetrics.get(name) for name in (UNFITTING, OBSERVED)]
-    found = [getattr(row, "values", row) for row in rows if row is not None]  # beside their schema, over Spark Connect
+    found = [values for name in (UNFITTING, OBSERVED) if (values := values_of(progress, name))]
     return sum(failed for failed, _ in found), max(
         (last_id for _, last_id in found if last_id is not None), default=None
     )
+
+
+def values_of(progress: StreamingQueryProgress, name: str) -> Sequence[Any]:
+    """Return what Spark reports of a batch under a name; nothing of a batch without rows."""
+    row = progress.observedMetrics.get(name)
+    return () if row is None else getattr(row, "values", row)  # beside their schema, over Spark Connect
+
+
+def separated(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return the messages that fit the schema of their payload, and those that do not, with the column error."""
+    return rows.where(f.col(ERROR).isNull()).drop(ERROR), rows.where(f.col(ERROR).isNotNull())
 
 
 def split(rows: DataFrame) -> tuple[DataFrame, dict[int, str]]:

@@ -49,6 +49,9 @@ class Watched:
         dropped = Metric(
             "tablequeue_pipeline_dropped_rows_total", "Rows that the watermarks of a stage have dropped.", "counter"
         )
+        violations = Metric(
+            "tablequeue_pipeline_violations_total", "Rows that have broken a rule of a stage, by rule.", "counter"
+        )
         last = Metric(
             "tablequeue_pipeline_last_batch_time_seconds", "When a stage last ended a batch, in seconds since 1970."
         )
@@ -57,5 +60,7 @@ class Watched:
             messages.add(stage.messages, **labels)
             failed.add(stage.failed, **labels)
             dropped.add(stage.dropped, **labels)
+            for rule, number in stage.violations.items():
+                violations.add(number, **labels, rule=rule)
             last.add(self._last_batch.get(stage.stage), **labels)
-        return messages, failed, dropped, last
+        return messages, failed, dropped, violations, last

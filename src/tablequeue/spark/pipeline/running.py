@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tablequeue.bulk import stream
 from tablequeue.bulk.stream import Stream
@@ -20,7 +20,7 @@ from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, StreamRefused, TablequeueError
 from tablequeue.spark.options import Options
-from tablequeue.spark.pipeline import culprits, failures, refusals
+from tablequeue.spark.pipeline import culprits, failures, refusals, rejects
 from tablequeue.spark.pipeline.archiving import RunningArchive
 from tablequeue.spark.pipeline.progress import Progress
 from tablequeue.spark.pipeline.refusals import failure
@@ -102,6 +102,9 @@ def _check(pipeline: Pipeline, database: Database) -> None:
     if not pipeline.stages and not pipeline.archives:
         raise BadInput(f"The pipeline {pipeline.name!r} has no stages.", "Declare some, by @pipeline.stage(...).")
     for stage in pipeline.stages.values():
+        if stage.rejects is not None:
+            source = database.topic(stage.source.topic) if isinstance(stage.source, FromTopic) else None
+            rejects.check(source, database.topic(stage.rejects.topic))
         for end in (stage.source, *stage.sinks):
             if isinstance(end, FromQueue | ToQueue):
                 database.queue(end.queue)
@@ -133,6 +136,7 @@ class _RunningStage:
         self._messages = 0
         self._failed = 0
         self._dropped = 0
+        self._violations = dict.fromkeys(self._stage.rules.conditions, 0) if self._stage.rules else {}
         # The last message that failed, until its error is known.
         self._failed_id: int | None = None
         self._last_error: str | None = None
@@ -148,11 +152,7 @@ class _RunningStage:
     def start(self, checkpoints: str, trigger: Mapping[str, Any]) -> None:
         stage = self._stage
         try:
-            rows = stage.function(stage.source.load(self._spark, self._options, stage.path))
-            if not isinstance(rows, DataFrame):
-                raise BadInput(f"Its function returned a {type(rows).__name__}.", "Return a DataFrame.")
-            if self._queue:
-                rows = failures.observed(rows)
+            rows = stage.rows(self._spark, self._options)
             write = StageWriter(self._spark, stage, self._options, self._stop)
             writer = rows.writeStream.queryName(stage.path).outputMode(stage.output_mode).foreachBatch(write)
             writer = writer.option("checkpointLocation", f"{checkpoints}/{stage.name}").trigger(**trigger)
@@ -292,6 +292,7 @@ class _RunningStage:
             self._last_error,
             self._ready if self._counted else None,
             self._dropped,
+            self._violations.copy(),
         )
 
     def _update(self) -> None:
@@ -304,9 +305,11 @@ class _RunningStage:
             # A batch without rows also has these figures: Spark runs it for what a watermark has closed.
             dropped = sum(each.numRowsDroppedByWatermark for each in one.stateOperators)
             if (one.numInputRows or dropped) and one.batchId > seen:
-                self._batch, self._rate = one.batchId, one.processedRowsPerSecond
+                self._batch, self._rate = one.batchId, one.processedRowsPerSecond / self._stage.reads
                 self._dropped += dropped
-                self._messages += one.numInputRows
+                self._messages += one.numInputRows // self._stage.reads
+                for name, number in self._stage.rules.reported(one).items() if self._stage.rules else ():
+                    self._violations[name] += number
                 failed, last_id = failures.reported(one)
                 self._failed += failed
                 self._failed_id = last_id or self._failed_id

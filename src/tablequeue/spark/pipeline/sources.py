@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
@@ -37,8 +36,7 @@ class FromQueue:
         if self.schema is None:
             return reader.options(columns=",".join(columns)).load()
         read = reader.options(**typed(self.schema), columns=",".join([*columns, failures.ERROR]))
-        rows = failures.observed(read.load(), failures.UNFITTING)
-        return rows.where(f.col(failures.ERROR).isNull()).drop(failures.ERROR)
+        return failures.separated(failures.observed(read.load(), failures.UNFITTING))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,8 @@ class FromTopic:
                                the position of the subscription; at the beginning, if there is no subscription.
     max_messages_per_trigger   maximum number of messages in a batch.
     ending_position            where a new checkpoint ends, as `replay` uses it: `end` is where the topic ends now.
+    schema                     fields of the payloads, as for a queue. A message that does not fit goes to the `rejects`
+                               of the stage; without these it stops the stage.
     """
 
     topic: str
@@ -57,8 +57,11 @@ class FromTopic:
     starting_position: Position | None = None
     max_messages_per_trigger: int = 100_000
     ending_position: Position | None = None
+    schema: str | StructType | None = None
 
-    def load(self, spark: SparkSession, database: Mapping[str, str], stream: str) -> DataFrame:
+    def load(
+        self, spark: SparkSession, database: Mapping[str, str], stream: str, columns: str | None = None
+    ) -> DataFrame:
         start, end = self.starting_position, self.ending_position
         given = {
             "topic": self.topic,
@@ -68,6 +71,8 @@ class FromTopic:
             "maxMessagesPerTrigger": self.max_messages_per_trigger,
             # On this machine the number of cores: each task that writes a file takes 0.08 s of a core.
             "minPartitions": spark.conf.get("spark.default.parallelism", None),
+            "columns": columns,
+            **({} if self.schema is None else typed(self.schema)),
         }
         options = {name: value for name, value in given.items() if value is not None}
         return spark.readStream.format("tablequeue").options(**database, **options).load()

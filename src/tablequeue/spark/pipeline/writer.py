@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.bulk.stream import fail
 from tablequeue.spark.options import Options
-from tablequeue.spark.pipeline import failures
+from tablequeue.spark.pipeline import failures, rejects, rules
 from tablequeue.spark.pipeline.sinks import Batch
 from tablequeue.spark.pipeline.sources import FromQueue
 from tablequeue.spark.pipeline.stages import Stage
@@ -29,6 +29,7 @@ class StageWriter:
         self._path = stage.path
         self._queue = stage.source.queue if isinstance(stage.source, FromQueue) else None
         self._sinks = stage.sinks
+        self._rejects = stage.rejects
         self._options = options
         self._stop = stop
 
@@ -41,12 +42,14 @@ class StageWriter:
         batch = Batch(self._path, query, number, database, self._options)
         rows.persist()
         try:
-            good = rows
+            good, rejected = rejects.split(rules.checked(rows))
             if self._queue is not None:
-                good, errors = failures.split(rows)
+                good, errors = failures.split(good)
                 if errors:
                     fail(database.queue(self._queue), self._path, errors)
             for sink in self._sinks:
                 sink.write(sink.transform(good) if sink.transform else good, batch)
+            if rejected is not None and self._rejects is not None:
+                rejects.write(rejected, self._rejects, batch)
         finally:
             rows.unpersist()
