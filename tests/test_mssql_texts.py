@@ -403,6 +403,16 @@ def test_promote_passes_over_a_locked_message_and_chooses_no_other() -> None:
     assert "from @next as next where not exists (select 1 from @head " in again
 
 
+def test_a_run_ends_before_a_locked_message() -> None:
+    """A message behind it would overtake it, if the change of the locked one were undone."""
+    for batch in batches("claim_run", "groups"):
+        assert rules.locks(batch, layout_of("groups")) == []
+        search, lock, run, _ = rules.statements(batch)[-4:]
+        assert "with (index (tq_work__blocked))\n" in search
+        assert "as message with (rowlock, readpast, " in lock
+        assert "max(case when mine.id is null or mine.due_at > @now" in run
+
+
 def test_a_push_holds_the_notification_that_it_relies_on_until_its_commit() -> None:
     """A consumer that received it before the commit would find nothing, and nothing would notify it again."""
     (send,) = batches("send_notification", "fifo")

@@ -50,13 +50,13 @@ if @served is not null exec sp_set_session_context {ring_of_session}, @served;
 
 -- name: claim_run
 -- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
--- lease. The run ends before the first one that is due later, and before one that is in progress in an open run. With
--- :run 1 no message of the group is promoted while one is in progress, so the group is closed until all of them are
--- finished. With -1 the run is open: see create_groups.
+-- lease. The run ends before the first one that is due later, or that another transaction has locked, and before one
+-- that is in progress in an open run. With :run 1 no message of the group is promoted while one is in progress, so the
+-- group is closed until all of them are finished. With -1 the run is open: see create_groups.
 -- The first ready message of a group that is not in :passed comes first, else the first one of all: a claim of an open
 -- run passes over the groups that the process claimed from lately.
--- Indexes: {table}__ready, {table}__blocked, {table}__front, the primary key. Locks: the rows. Of the ready messages
--- locked ones are skipped (a strict queue waits); for a blocked one that another transaction is changing it waits.
+-- Indexes: {table}__ready, {table}__blocked, {table}__front, the primary key. Locks: the rows. Locked ones are skipped;
+-- but a strict queue waits for its ready message. The search for those behind it has no lock hints: see promote.
 -- In one transaction. A consumer that dies leaves its messages in progress; sweep returns them when the lease has
 -- expired.
 -- [grouped]
@@ -68,6 +68,8 @@ declare @lease float = cast(:lease as float);
 declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 declare @run table (id bigint not null primary key, group_key varbinary(1020) not null);
+declare @behind table (id bigint not null primary key);
+declare @mine table (id bigint not null primary key, due_at datetime2(6));
 insert into @run (id, group_key)
 select top (1) id, group_key
 from {queue} with (index ({table}__ready), {claim_locks})
@@ -85,19 +87,24 @@ declare @before bigint = coalesce((
     select -max(held.in_run) from {queue} as held
     where held.group_key = @group and held.in_run < 0 and held.{head}
 ), 9223372036854775807);
+insert into @behind (id)
+select top (@n - 1) id
+from {queue} with (index ({table}__blocked))
+where group_key = @group and state = 'blocked'{in_time} and id < @before
+order by id;
+insert into @mine (id, due_at)
+select message.id, message.due_at
+from {queue} as message with (rowlock, readpast, updlock, readcommittedlock, forceseek)
+where message.id in (select behind.id from @behind as behind) and message.state = 'blocked';
 insert into @run (id, group_key)
 select message.id, @group
 from (
     select
         behind.id,
-        max(case when behind.due_at > @now then 1 else 0 end) over (order by behind.id rows unbounded preceding)
-            as is_later
-    from (
-        select top (@n - 1) id, due_at
-        from {queue} with (index ({table}__blocked), rowlock, updlock, readcommittedlock)
-        where group_key = @group and state = 'blocked'{in_time} and id < @before
-        order by id
-    ) as behind
+        max(case when mine.id is null or mine.due_at > @now then 1 else 0 end)
+            over (order by behind.id rows unbounded preceding) as is_later
+    from @behind as behind
+    left join @mine as mine on mine.id = behind.id
 ) as message
 where message.is_later = 0;
 update message
