@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 import tablequeue
 from tablequeue import Database
 from tablequeue.contrib import fastapi
-from tablequeue.contrib.fastapi import InSession, Queues
+from tablequeue.contrib.fastapi import InAsyncSession, InSession, Queues
 from tablequeue.errors import BadInput, QueueNotFound
 from tablequeue.worker import Worker
 
@@ -66,7 +66,10 @@ def async_application(db: Database) -> FastAPI:
 
     @app.post("/{n}")
     async def post(
-        n: int, session: AsyncSession = Depends(session), orders: InSession = orders, log: InSession = log
+        n: int,
+        session: AsyncSession = Depends(session),
+        orders: InAsyncSession = orders,
+        log: InAsyncSession = log,
     ) -> Any:
         ids = [await orders.push(n), *await orders.push_many([n, n])]
         await log.push({"n": n})
@@ -120,12 +123,12 @@ def test_without_the_lifespan_a_request_is_refused(db: Database) -> None:
 
 
 def test_a_mutant_without_the_session_is_caught(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Forgetful(InSession):
-        def push(self, payload: Any, **options: Any) -> Any:
+    class Forgetful(InAsyncSession):
+        async def push(self, payload: Any, **options: Any) -> Any:
             first = isinstance(payload, int)  # before the session holds SQLite's lock
-            return self.queue.push(payload, **options) if first else super().push(payload, **options)
+            return await (self.queue.push(payload, **options) if first else super().push(payload, **options))
 
-    monkeypatch.setattr(fastapi, "InSession", Forgetful)
+    monkeypatch.setattr(fastapi, "InAsyncSession", Forgetful)
     with pytest.raises(AssertionError):
         test_a_push_is_committed_with_the_session_or_not_at_all(async_application, db)
 
