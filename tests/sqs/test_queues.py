@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import pytest
+from botocore.exceptions import ClientError
+
 from tablequeue import Database
+from tablequeue.cli.commands import Settings
+from tablequeue.errors import Unreachable
 from tablequeue.model.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.operations import OPERATIONS
 from tests.sqs.support import client
 from tests.sqs.test_messages import arn_of, counts, received, refused
+
+cli = import_module("tablequeue.cli.sqs")  # the package has the command under that name
 
 
 def test_every_operation_is_there() -> None:
@@ -78,6 +88,18 @@ def test_regions_have_queues_of_their_own(sqs: Any, address: str, db: Database) 
     sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName="orders")["QueueUrl"], MessageBody="x")
     assert received(other, other.get_queue_url(QueueName="orders")["QueueUrl"]) == []
     assert len(other.list_queues()["QueueUrls"]) == 2
+
+
+def test_the_answer_says_where_a_queue_of_that_name_is(sqs: Any, address: str, db: Database) -> None:
+    sqs.create_queue(QueueName="orders")
+    other = client(address, region="eu-west-1")
+    with pytest.raises(ClientError, match=r"the region eu-west-1; the queue is in .* the region us-east-1"):
+        other.get_queue_url(QueueName="orders")
+    url = sqs.get_queue_url(QueueName="orders")["QueueUrl"]
+    with pytest.raises(ClientError, match=r"the queue is in .* the region us-east-1"):
+        other.send_message(QueueUrl=url, MessageBody="x")
+    with pytest.raises(ClientError, match=r"does not exist\.$"):
+        other.get_queue_url(QueueName="nowhere")
 
 
 def test_a_queue_is_purged_and_deleted(sqs: Any, queue_url: str) -> None:
@@ -156,3 +178,18 @@ def test_move_tasks_are_refused(sqs: Any, queue_url: str) -> None:
     refused("ResourceNotFoundException", start, SourceArn=arn + "x")
     refused("ResourceNotFoundException", start, SourceArn=arn, DestinationArn=arn + "x")
     refused("InvalidParameterValue", sqs.cancel_message_move_task, TaskHandle="x")
+
+
+def test_an_endpoint_waits_for_its_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "later"
+    settings = Settings(url=f"sqlite:///{folder / 'work.db'}")
+    monkeypatch.setattr(cli, "sleep", lambda seconds: folder.mkdir())
+    with ExitStack() as opened:
+        assert cli._when_it_answers(settings, opened).queues() == []
+    assert "The endpoint tries again" in capsys.readouterr().err
+    folder.rmdir()
+    monkeypatch.setattr(cli, "PATIENCE", -1)
+    with pytest.raises(Unreachable), ExitStack() as opened:
+        cli._when_it_answers(settings, opened)

@@ -7,6 +7,7 @@ import json
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import click
@@ -15,9 +16,12 @@ from tablequeue.cli import logs
 from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.output import print_json
 from tablequeue.cli.serve import listening
-from tablequeue.errors import BadInput
+from tablequeue.database import Database
+from tablequeue.errors import BadInput, Unreachable
 from tablequeue.http.hosts import is_loopback
 
+# Seconds for which the endpoint waits for its database at the start.
+PATIENCE = 60
 SECRET = "TABLEQUEUE_SQS_SECRET_KEY"
 FILE = click.Path(exists=True, dir_okay=False)
 
@@ -88,7 +92,7 @@ def sqs(
     with ExitStack() as opened:
         listener = opened.enter_context(listening("The endpoint", host, port))
         first = processes == 1 or forked(processes) == 0
-        database = opened.enter_context(settings.database())
+        database = _when_it_answers(settings, opened)
         served = app(
             database,
             credentials=keys,
@@ -113,6 +117,21 @@ def sqs(
             server(served, **options).run(sockets=[listener])
         except KeyboardInterrupt:
             return  # Ctrl-C is the normal end, not a failure
+
+
+def _when_it_answers(settings: Settings, opened: ExitStack) -> Database:
+    """Open the database; wait for up to a minute until it answers. Both may have been started at the same time."""
+    end, said = monotonic() + PATIENCE, ""
+    while True:
+        try:
+            return opened.enter_context(settings.database())
+        except Unreachable as error:
+            if monotonic() > end:
+                raise
+            if error.cause != said:
+                click.echo(f"{error.cause} The endpoint tries again for up to {PATIENCE} seconds.", err=True)
+            said = error.cause
+        sleep(1)
 
 
 def _keys(access_key: str | None, secret_key: str | None, credentials: str | None) -> dict[str, str] | None:

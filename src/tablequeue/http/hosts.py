@@ -6,7 +6,7 @@ import ipaddress
 
 # Names that no public DNS has. No web site has such a name, so a page of a site cannot send a request with it as the
 # host.
-_PRIVATE = (".localhost", ".local", ".internal", ".svc", ".home.arpa")
+_PRIVATE = (".localhost", ".local", ".internal", ".svc", ".home.arpa", ".lan", ".test")
 # The names of LocalStack, which are all 127.0.0.1.
 _LOCALSTACK = "localhost.localstack.cloud"
 

@@ -110,6 +110,11 @@ class Settings:
         account, region = (self.labels.get(f"{PREFIX}{name}") for name in ("account", "region"))
         return account in (None, place.account) and region in (None, place.region)
 
+    def place_beside(self, place: Place) -> Place:
+        """Return the account and region of the queue; those of the given place that it does not name."""
+        account, region = (self.labels.get(f"{PREFIX}{name}") for name in ("account", "region"))
+        return place._replace(account=account or place.account, region=region or place.region)
+
     def text(self, name: str) -> str | None:
         """Return the value of an attribute that is kept; None if the queue has none."""
         attribute = KEPT[name]

@@ -64,7 +64,7 @@ class Call:
         url = self.parameters.get("QueueUrl")
         if url is None:
             raise missing("QueueUrl")
-        return await self.endpoint.queues.open(*self.place.of(url), fresh=fresh)
+        return await self.endpoint.queues.named(*self.place.of(url), fresh=fresh)
 
     def url(self, place: Place, name: str) -> str:
         return self.base + place.path(name)

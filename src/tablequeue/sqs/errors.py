@@ -69,8 +69,8 @@ class SqsError(Exception):
 NO_QUEUE = "The specified queue does not exist."
 
 
-def no_queue() -> SqsError:
-    return SqsError("QueueDoesNotExist", NO_QUEUE)
+def no_queue(why: str = "") -> SqsError:
+    return SqsError("QueueDoesNotExist", NO_QUEUE + why)
 
 
 def missing(parameter: str) -> SqsError:

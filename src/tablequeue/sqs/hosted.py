@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from tablequeue.aio import AsyncDatabase
@@ -14,6 +16,8 @@ from tablequeue.sqs.counting import InFlight
 from tablequeue.sqs.errors import SqsError, no_queue
 from tablequeue.sqs.urls import Place
 from tablequeue.sqs.waiting import Waiters
+
+log = logging.getLogger("tablequeue.sqs")
 
 
 class Hosted:
@@ -74,6 +78,24 @@ class Queues:
             return known if known.settings.definition == hosted.settings.definition else hosted
         self.forget(name)
         raise no_queue()
+
+    async def named(self, place: Place, name: str, *, fresh: bool = False) -> Hosted:
+        """Return the queue that a client names, as `open` does; an error says where else a queue of that name is."""
+        try:
+            return await self.open(place, name, fresh=fresh)
+        except SqsError:
+            raise no_queue(await self._elsewhere(place, name)) from None
+
+    async def _elsewhere(self, place: Place, name: str) -> str:
+        """Return a sentence on the queue of that name in another account or region, which the client may mean."""
+        for stored in await self.db.queues():
+            if stored == name or stored.startswith(f"{name}@"):
+                with suppress(QueueNotFound):
+                    other = Settings((await self.db.queue(stored)).definition).place_beside(place)
+                    words = f"The request is for the account {place.account} and the region {place.region}"
+                    log.info("%s: %s; the queue is in %s, %s", name, words, other.account, other.region)
+                    return f" {words}; the queue is in the account {other.account} and the region {other.region}."
+        return ""
 
     def forget(self, name: str) -> None:
         """Open the queues of that name anew."""

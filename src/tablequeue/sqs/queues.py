@@ -56,7 +56,7 @@ async def create_queue(call: Call) -> Result:
 async def get_queue_url(call: Call) -> Result:
     name = call.parameters["QueueName"]
     place = call.place._replace(account=call.get("QueueOwnerAWSAccountId", call.place.account))
-    await call.endpoint.queues.open(place, name, fresh=True)
+    await call.endpoint.queues.named(place, name, fresh=True)
     return {"QueueUrl": call.url(place, name)}
 
 
