@@ -45,6 +45,15 @@ def mariadb(url: sa.URL, schema: str) -> dict[str, str]:
     return {"MARIADB": f"mariadb --no-defaults {options}", "MYSQL_PWD": str(url.password or "")}
 
 
+JAVA = CLIENTS / "java" / "target"
+# What `make clients` installs for a language, and the tool that installs it.
+INSTALLED = {
+    "node": (CLIENTS / "node" / "node_modules", "npm"),
+    "go": (CLIENTS / "go" / "orders", "go"),
+    "java": (JAVA, "mvn"),
+}
+
+
 class Client(NamedTuple):
     server: str
     program: str
@@ -56,6 +65,10 @@ class Client(NamedTuple):
 CLIENTS_OF = {
     "psql.sh": Client("postgresql", "psql", [str(CLIENTS / "psql.sh")], psql),
     "node": Client("postgresql", "node", ["node", str(CLIENTS / "node" / "orders.js")], psql),
+    "go": Client("postgresql", "go", [str(CLIENTS / "go" / "orders")], psql),
+    "java": Client(
+        "postgresql", "java", ["java", "-cp", f"{JAVA}/dependency/*", str(CLIENTS / "java" / "Orders.java")], psql
+    ),
     "mariadb.sh": Client("mariadb", "mariadb", [str(CLIENTS / "mariadb.sh")], mariadb, "drop schema {}"),
 }
 
@@ -74,17 +87,18 @@ RUNS = {
 def client(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     need(CLIENTS_OF[name].program)
-    if name == "node" and not (CLIENTS / "node" / "node_modules").exists():
-        # With Node but without npm, the packages of the client cannot be installed.
-        refuse = pytest.fail if os.environ.get("CI") and shutil.which("npm") else pytest.skip
-        refuse("npm has not installed what examples/clients/node needs; `make clients` lets it.")
+    there, tool = INSTALLED.get(name, (CLIENTS, ""))
+    if not there.exists():
+        # With a language but without its tool, the packages of the client cannot be installed.
+        refuse = pytest.fail if os.environ.get("CI") and shutil.which(tool) else pytest.skip
+        refuse(f"{tool} has not installed what examples/clients/{name} needs; `make clients` lets it.")
     return name
 
 
 def need(program: str) -> None:
     if shutil.which(program) is None:
-        # Nothing else needs Node. The other clients come with the servers.
-        refuse = pytest.fail if os.environ.get("CI") and program != "node" else pytest.skip
+        # Nothing else needs these languages. The other clients come with the servers.
+        refuse = pytest.fail if os.environ.get("CI") and program not in INSTALLED else pytest.skip
         refuse(f"{program} is not installed.")
 
 
