@@ -179,7 +179,7 @@ def test_the_site_has_every_page_in_an_index() -> None:
                 if name and not name.startswith(":"):
                     there = {*page.parent.glob(f"{name}.md")}
                     assert there, f"{page.name}: {name}"
-                    found |= there
+                    found |= {each.resolve() for each in there}
     outside = {ROOT / "docs" / "README.md", ROOT / "docs" / "adr" / "README.md"}
     assert found | outside == {*(ROOT / "docs").rglob("*.md")}
 

@@ -120,6 +120,8 @@ def check_what_is_there_is_enough(place: Place, kind: Kind, open_program: Callab
         use_everything(database)
         refuses(QueueDiffers, database.create_queue, "fifo", lease=7)
         refuses(NoRights, database.create_queue, "another")
+        with pytest.raises(NoRights, match="As the owner, run: grant "):
+            database.create_queue("another")
     assert sorted(place.open().queues()) == sorted(DESIGNS)
 
 

@@ -215,3 +215,34 @@ def test_sql_refuses_what_a_topic_has_not(run: Run, dialect: str) -> None:
     assert "--history does not go with a subscription" in refused("create events/mail --history none", 2)
     assert "--keep does not go with a queue" in refused("create events --keep 5", 2)
     assert "--number does not go with a queue" in refused("create events --number 5", 2)
+
+
+def test_sql_reads_the_options_from_the_database(run: Run, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'work.db'}"
+    with connect(url) as db:
+        db.create_queue("old", groups=True, lease=7.0, payload="text")
+        db.rename("old", "work")
+        db.create_topic("events", payload="bytes", groups=True).subscribe("first")
+        db.topic("events").subscribe("mail", ordered=True)
+
+    def printed(*words: str) -> str:
+        return run("sql", *words).stdout
+
+    like = ("--groups", "--lease", "7", "--payload", "text", "--table", "tq_old")
+    for operation in ("pop", "create", "push"):
+        assert printed(operation, "work", "--url", url) == printed(operation, "work", "--dialect", "sqlite", *like)
+    of_topic = ("--ordered", "--payload", "bytes", "--number", "2")
+    there = printed("pop", "events/mail", "--url", url)
+    assert there == printed("pop", "events/mail", "--dialect", "sqlite", *of_topic)
+    assert "pop" in printed("--url", url).split()
+    assert "no queue 'other'" in run("sql", "pop", "other", "--url", url, code=1).stderr
+    assert "--lease is read from the database" in run("sql", "pop", "work", "--url", url, "--lease", "8", code=2).stderr
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+@pytest.mark.parametrize("option", ["--strict", "--groups"])
+def test_a_printed_pop_says_that_a_promotion_comes_before_it(run: Run, dialect: str, option: str) -> None:
+    """Where triggers do not promote."""
+    said = "Before it comes `promote`" in run("sql", "pop", "work", "--dialect", dialect, option).stdout
+    assert said == engine_class(dialect).promotes
+    assert "`promote`" not in run("sql", "pop", "work", "--dialect", dialect).stdout.partition("-- Claim")[0]

@@ -26,6 +26,9 @@ A program that gives the same one again serves the same group again.""",
     "turns": """\
 Where the library passes a parameter from one statement to the next one, the slot of the group that was served last, an
 expression stands here. So the claims of a session serve all groups in turn, if each one has a :token of its own.""",
+    "promoted": """\
+Before it comes `promote`, in the same transaction: it makes the next message of each group ready, of a strict queue the
+next message. Without it, a pop finds no message behind one that is finished.""",
     "apart": """\
 The library takes in its caller's transaction. There it finds the messages on a second connection (`claim_find`), so it
 locks no gap at REPEATABLE READ. This script does not: run it at READ COMMITTED.""",
@@ -43,7 +46,7 @@ def notes(
 
     given   the names of the parameters.
     """
-    found = [_PYTHON[name] for name in _applying(engine, operation, chosen, composed, given)]
+    found = [_PYTHON[name] for name in _applying(engine, operation, table, chosen, composed, given)]
     if not found:
         return ""
     if procedure := procedure_for(engine, table, operation):
@@ -52,7 +55,7 @@ def notes(
 
 
 def _applying(
-    engine: Engine, operation: str, chosen: Sequence[str], composed: Sequence[str], given: Set[str]
+    engine: Engine, operation: str, table: Table, chosen: Sequence[str], composed: Sequence[str], given: Set[str]
 ) -> Iterator[str]:
     row = next((row for name, row in OPERATIONS.items() if operation in (name, row.printed)), None)
     if row is None or row.effect in (Effect.READ, Effect.DDL):
@@ -65,6 +68,8 @@ def _applying(
         yield "granted"
     if "move_ring" in chosen:
         yield "ring" if "served" in given else "turns"
+    if operation in ("pop", "take") and "promoted" in table.plan.met:
+        yield "promoted"
     if operation == "take" and engine.looks_apart:
         yield "apart"
 

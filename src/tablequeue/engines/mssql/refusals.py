@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from tablequeue import errors
+from tablequeue.engines.granting import GRANT, granting
 from tablequeue.engines.procedures import raised
 from tablequeue.errors import TablequeueError
 
@@ -86,7 +87,7 @@ def translated(error: Exception) -> TablequeueError | None:
         return refusal
     for numbers, kind, cause, remedy in _ERRORS:
         if number in numbers:
-            return kind(cause.format(words), remedy)
+            return kind(cause.format(words), granting(words, _GRANTS) if remedy is GRANT else remedy)
     if number in _BROKEN or state[:2] == "08" or state in _BROKEN_STATES or "closed connection" in words:
         return errors.ConnectionLost(
             f"The connection to SQL Server broke: {words or 'it was closed'}.",
@@ -106,6 +107,14 @@ class _Sentence(NamedTuple):
     def fits(self, words: str, state: str) -> bool:
         return bool(self.state and self.state == state) or bool(re.search(self.pattern, words))
 
+
+# What the server says of a missing right, and the statement that gives it.
+_GRANTS = (
+    (
+        r"The (\w+) permission was denied on the object '([^']+)', database '[^']+', schema '([^']+)'",
+        "grant {0} on [{2}].[{1}] to this user",
+    ),
+)
 
 # For a driver without numbers: the English text of sys.messages, or the SQLSTATE where that is specific enough.
 _SENTENCES = (
@@ -228,7 +237,7 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         (229, 230, 262, 297, 300, 1088, 2760, 15151, 15247),
         errors.NoRights,
         "The database user may not do this: {}.",
-        "Grant the rights, or use another user.",
+        GRANT,
     ),
     (
         (208, 2812, 3701, 4902, 308),

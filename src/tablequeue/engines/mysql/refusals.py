@@ -6,6 +6,7 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from tablequeue import errors
+from tablequeue.engines.granting import GRANT, granting
 from tablequeue.engines.procedures import raised
 from tablequeue.errors import TablequeueError
 
@@ -20,7 +21,7 @@ def translated(error: Exception) -> TablequeueError | None:
         return refusal
     for numbers, kind, cause, remedy in _ERRORS:
         if number in numbers:
-            return kind(cause.format(words), remedy)
+            return kind(cause.format(words), granting(words, _GRANTS) if remedy is GRANT else remedy)
     if isinstance(error, pymysql.InterfaceError) or 2000 <= number < 2100:
         # The driver found the connection closed, or the client library raised an error of its own.
         return errors.ConnectionLost(
@@ -30,6 +31,14 @@ def translated(error: Exception) -> TablequeueError | None:
     return errors.DatabaseError(
         f"The database refused the statement ({number}): {words}.", "Check the data and the server log."
     )
+
+
+# What the server says of a missing right, and the statement that gives it.
+_GRANTS = (
+    (r"(\w+(?: \w+)?) command denied to user (\S+) for table (\S+)", "grant {0} on {2} to {1}"),
+    (r"(\w+) command denied to user (\S+) for routine '([^']+)'", "grant {0} on procedure {2} to {1}"),
+    (r"Access denied for user (\S+) to database '([^']+)'", "grant all on {1}.* to {0}"),
+)
 
 
 def number_of(error: pymysql.Error) -> int:
@@ -119,7 +128,7 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         ),
         errors.NoRights,
         "The database user may not do this: {}.",
-        "Grant the rights, or use another user.",
+        GRANT,
     ),
     (
         (ER.LOCK_DEADLOCK, 1020),

@@ -7,6 +7,7 @@ import re
 import psycopg
 
 from tablequeue import errors
+from tablequeue.engines.granting import GRANT, granting
 from tablequeue.errors import TablequeueError
 
 _NO_CONNECTION_LEFT = (
@@ -43,7 +44,7 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
     ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),
     # The server reports that the search path has no schema only when a table is created.
     ("3F000", errors.NoRights, "PostgreSQL has no schema for the queues: {}.", "Name one that the user may use."),
-    ("42501", errors.NoRights, "The database user may not do this: {}.", "Grant the rights, or use another user."),
+    ("42501", errors.NoRights, "The database user may not do this: {}.", GRANT),
     ("40001|40P01", errors.Conflict, "PostgreSQL rolled the transaction back: {}.", "Roll back and try it again."),
     ("55P03", errors.Locked, "PostgreSQL gave up waiting: {}.", "Try again when the other transaction ended."),
     (
@@ -74,6 +75,16 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
 )
 
 
+# What the server says of a missing right, and the statement that gives it.
+_GRANTS = (
+    (r"permission denied for (?:table|view|relation) (.+)", "grant select, insert, update, delete on {} to this user"),
+    (r"permission denied for sequence (.+)", "grant usage on sequence {} to this user"),
+    (r"permission denied for (?:function|procedure) (.+)", "grant execute on routine {} to this user"),
+    (r"permission denied for schema (.+)", "grant usage, create on schema {} to this user"),
+    (r"permission denied for database (.+)", "grant create on database {} to this user"),
+)
+
+
 def translated(error: Exception) -> TablequeueError | None:
     """Return the driver's error as one of ours; None if it is not an error of the driver."""
     if not isinstance(error, psycopg.Error):
@@ -83,7 +94,7 @@ def translated(error: Exception) -> TablequeueError | None:
     words = " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")
     for pattern, kind, cause, remedy in _ERRORS:
         if re.match(pattern, state):
-            return kind(cause.format(words), remedy)
+            return kind(cause.format(words), granting(words, _GRANTS) if remedy is GRANT else remedy)
     if isinstance(error, psycopg.OperationalError) and not state:
         for pattern, cause, remedy in _LOGINS:
             if re.search(pattern, words, re.IGNORECASE):
