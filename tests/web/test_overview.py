@@ -83,6 +83,18 @@ def test_the_number_of_statements_does_not_grow_with_the_queues(db: Database, mo
         calls.clear()
 
 
+def test_filters_leave_nothing_behind(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visitors could else fill the memory with the statements for what they look for."""
+    monkeypatch.setattr(overview, "MOST_KEPT", 4)
+    for name in "abc":
+        db.create_queue(name).push(1)
+    looking = overview_of(db)
+    for wanted in ("a", "b", "c", "ab", "ac", "bc", "abc"):
+        read, _ = looking.look(300, wanted.__contains__)
+        assert [stats.queue for _, stats in read] == [*wanted]
+        assert len(looking._together) <= 4
+
+
 def test_a_broken_queue_does_not_hide_the_others(db: Database) -> None:
     for name in ("a", "b", "c"):
         db.create_queue(name).push(1)

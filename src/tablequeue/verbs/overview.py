@@ -25,6 +25,8 @@ from tablequeue.verbs.stats import FIRST, Stats, length_of, messages_in, stats, 
 # Queues that are read in one statement. On PostgreSQL it locks each of their tables and indexes, some 12 of a queue,
 # and a server has room for 6,400 locks.
 AT_ONCE = 50
+# Sets of queues whose statements are kept: visitors choose them by the filter.
+MOST_KEPT = 50
 # Of a `StatsRow`, what the overview does not read: the history, the lag, expired messages and open batches.
 UNREAD = (None, None, None, None)
 
@@ -176,13 +178,13 @@ class Overview:
         """Return the rows of a read for each of the tables."""
         if not tables:
             return {}
-        key = tuple(tables)
-        if key not in self._together:
-            self._together[key] = Tables(self._runner.engine, tables)
+        key, together = tuple(tables), self._together.get(tuple(tables))
+        if together is None:
+            if len(self._together) >= MOST_KEPT:
+                self._together = {}
+            together = self._together[key] = Tables(self._runner.engine, tables)
         params: Params = {"operation": operation, "now": None, "age": age, "n": n}
-        return dict(
-            zip(tables, self._runner.run(self._runner.engine.reads.of_many, self._together[key], params), strict=True)
-        )
+        return dict(zip(tables, self._runner.run(self._runner.engine.reads.of_many, together, params), strict=True))
 
     def _context(self, table: Table) -> Context:
         return Context.at(self._runner, table, self._who)
