@@ -300,3 +300,25 @@ select top (@n)
 from {history} as message
 where id between @low and @high and finished_at <= @until
 order by id;
+
+-- name: holding
+-- The consumers that hold messages: how many, when each claimed the first and the last of them, and when the last lease
+-- of it ends. Of a range of a topic's log all messages count until it is finished.
+-- Indexes: {table}__in_progress; {table}__lease. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared
+-- locks while it reads, and it waits for transactions that change a row.
+-- RECOMPILE: a filtered index serves a literal, which PARAMETERIZATION FORCED would else replace.
+select
+    consumer,
+    count_big(*) as held,
+    min(popped_at) as since,
+    max(popped_at) as claimed_at,
+    max(lease_until) as lease_until
+from {queue} where state = 'in_progress'
+group by consumer
+-- [ranges]
+union all
+select consumer, sum(cast(messages as bigint)), min(popped_at), max(popped_at), max(lease_until)
+from {ranges} where lease_until is not null
+group by consumer
+-- [end]
+option (recompile);
