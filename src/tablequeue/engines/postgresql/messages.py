@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from struct import pack
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part, old_and_new
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.postgresql.connection import atomic
-from tablequeue.engines.postgresql.values import copy_lines, copy_text
+from tablequeue.engines.postgresql.values import copy_field, copy_rows
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Statements, Table
 from tablequeue.engines.texts import Row
@@ -76,12 +77,13 @@ class PostgreSQLMessages(Notifying, Messages):
             return sorted(row[0] for row in self._rows(cursor, table, "push_many", params))
         cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
         ids, pushed_at, due_at, state, *expires_at = cursor.fetchone()
-        shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
-        batch = [params["batch_id"]] if table.definition.batches else []
-        rest = "".join(f"\t{copy_text(value)}" for value in (*shared, state, *expires_at, *batch))
-        # Not copy.write_row(): our own text escapes the columns that all rows share only once.
+        headers, producer, group = (params[name] for name in ("headers", "producer", "group"))
+        batch = [pack(">q", params["batch_id"])] if table.definition.batches else []
+        shared = (headers, producer, pack(">i", params["priority"]), group, pushed_at, due_at, state)
+        rest = [copy_field(value) for value in (*shared, *expires_at, *batch)]
+        # Not copy.write_row(): the fields that all rows share are made only once.
         with cursor.copy(table.statement("push_copy")) as copy:
-            for chunk in copy_lines(ids, payloads, f"{rest}\n"):
+            for chunk in copy_rows(ids, payloads, rest):
                 copy.write(chunk)
         self.notify(cursor, table, {})
         return ids

@@ -12,7 +12,7 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.postgresql.connection import atomic, in_one_message
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
-from tablequeue.engines.postgresql.values import copy_lines, copy_text
+from tablequeue.engines.postgresql.values import copy_field, copy_rows
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import PUMPED, Ranges
 from tablequeue.engines.rows import BoundsRow, Done
@@ -38,9 +38,9 @@ class PostgreSQLTopics(Notifying, Topics):
         with atomic(cursor):
             cursor.execute(table.statement("topic_reserve"), {"n": len(payloads)})
             ids: list[int] = cursor.fetchone()[0]
-            rest = "".join(f"\t{copy_text(params[name])}" for name in ("headers", "producer", "group")) + "\n"
+            rest = [copy_field(params[name]) for name in ("headers", "producer", "group")]
             with cursor.copy(table.statement("topic_copy")) as copy:
-                for chunk in copy_lines(ids, payloads, rest):
+                for chunk in copy_rows(ids, payloads, rest):
                     copy.write(chunk)
         self.notify(cursor, table, {})
         return ids

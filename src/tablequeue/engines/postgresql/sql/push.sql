@@ -46,7 +46,8 @@ with pushed as (
 select id, {waited_for} as waited_for from pushed;
 
 -- name: push_reserve
--- For a bulk push: :n ids from the sequence in one row, and the times and state that its messages get.
+-- For a bulk push: :n ids from the sequence in one row, and the times, in COPY's binary format, and the state that its
+-- messages get.
 -- The sequence is looked up once: for each id again, 20,000 of them took 67 ms instead of 8.
 -- Ids that are never used (the push failed) stay gaps, as with any sequence.
 select
@@ -54,11 +55,11 @@ select
         select array_agg(nextval((select cast(pg_get_serial_sequence('{queue}', 'id') as regclass))))
         from generate_series(1, :n)
     ),
-    cast(pushed_at as text),
-    cast(due_at as text),
+    timestamptz_send(pushed_at),
+    timestamptz_send(due_at),
     case when due_at > pushed_at then '{pushed_scheduled}' else '{pushed_ready}' end
     -- [expires]
-    , cast(expires_at as text)
+    , timestamptz_send(expires_at)
     -- [end]
 from (
     select
@@ -70,8 +71,9 @@ from (
 ) as times;
 
 -- name: push_copy
--- A bulk push: the messages come as COPY's text, with the ids that push_reserve gave. All of them, or none.
-copy {queue} (id, payload, headers, producer, priority, group_key, pushed_at, due_at, state{extra}) from stdin;
+-- A bulk push: the messages come in COPY's binary format, with the ids that push_reserve gave. All of them, or none.
+copy {queue} (id, payload, headers, producer, priority, group_key, pushed_at, due_at, state{extra}) from stdin
+(format binary);
 
 -- name: push_each
 -- Push a batch of messages with options of their own, in the order of the arrays; null for each whose key a message
