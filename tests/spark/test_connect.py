@@ -27,7 +27,7 @@ from tablequeue.spark.pipeline.writer import StageWriter
 from tablequeue.spark.session import session
 from tablequeue.spark.settings import exposed_passwords
 from tests.servers import free_port
-from tests.spark import test_pipeline
+from tests.spark import test_pipeline, test_rules
 from tests.spark.test_pipeline import (  # the same tests, by the session below
     pipeline_of,
     push,
@@ -96,11 +96,13 @@ def spark(connect_server: str) -> Iterator[Any]:
     """A client in this process, which knows nothing of the session that the server has here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-        register_pickle_by_value(test_pipeline)  # the server would import it, with all that it needs
+        for module in (test_pipeline, test_rules):  # the server would import them, with all that they need
+            register_pickle_by_value(module)
         client = SparkSession.builder.remote(connect_server).create()
         yield client
         client.stop()
-        unregister_pickle_by_value(test_pipeline)
+        for module in (test_pipeline, test_rules):
+            unregister_pickle_by_value(module)
 
 
 def test_by_spark_connect(connect_server: str, tmp_path: Path) -> None:
@@ -126,6 +128,11 @@ def test_a_stage_of_a_topic(spark: Any, small: Database, tmp_path: Path) -> None
     assert (copy.messages, copy.batch, copy.failed, copy.ready) == (30, 1, 0, 0)
     assert subscription.stats().ready == 0
     assert Counter(claim.payload["n"] for claim in copied.pop_many(100)) == Counter(range(30))
+
+
+@pytest.mark.nightly
+def test_rules_and_rejects(spark: Any, small: Database, tmp_path: Path) -> None:
+    test_rules.test_a_stage_of_a_topic_rejects_a_message_once_whatever_breaks_off(spark, small, tmp_path)
 
 
 def test_a_client_that_is_killed_and_started_again(connect_server: str, tmp_path: Path) -> None:
