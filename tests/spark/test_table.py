@@ -51,7 +51,7 @@ def test_messages_go_into_a_table(spark: Any, db: Database, place: Place, tmp_pa
     def keep(messages: Any) -> Any:
         total = f.get_json_object("payload", "$.total").cast("decimal(10, 2)")
         id = f.get_json_object("payload", "$.id").cast("bigint")
-        lines = f.array(f.struct(f.lit("é").alias("a.b"), f.lit(1).alias("n")))
+        lines = f.array(f.struct(f.lit("é").alias("a.b"), f.lit(None).cast("int").alias("n")))
         return messages.select(id.alias("id"), total.alias("total"), lines.alias("lines"), "pushed_at")
 
     run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
@@ -59,7 +59,7 @@ def test_messages_go_into_a_table(spark: Any, db: Database, place: Place, tmp_pa
     there = rows_of(place, table)
     assert [row[0] for row in there] == [*range(20)]
     assert [row[1] for row in there] == [Decimal(f"{n + 20 if n < 10 else n}.50") for n in range(20)]
-    assert {str(row[2]) for row in there} == {"[{'a.b': 'é', 'n': 1}]"}
+    assert {str(row[2]) for row in there} == {"[{'a.b': 'é', 'n': None}]"}
     assert {row[3].replace(tzinfo=UTC) for row in there} <= {time.astimezone(UTC) for time in times}
     assert {row[4] for row in there} == {"new"}
 

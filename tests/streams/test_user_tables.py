@@ -370,6 +370,24 @@ def test_others_insert_a_key_meanwhile(orders: Orders, kind: Kind) -> None:
     assert orders.rows("id, name, note") == [(1, "a", "new"), (2, "ours", "new"), (3, "c", "new")]
 
 
+@only("postgresql")
+def test_a_task_that_is_suspended_holds_nobody_up(orders: Orders) -> None:
+    """Its table is dropped a day later."""
+    with orders.place.sa_engine().connect() as connection:
+
+        def hold(write: Write) -> None:
+            table = f"{orders.place.schema}.tq__write_{write.id}"
+            connection.exec_driver_sql(f"insert into {table} (id, name) values (9, 'late')")  # noqa: S608
+
+        assert orders.write([(1, "a")], fails=hold)
+        assert orders.rows() == [(1, "a")]
+        assert len(orders.left()) == 1
+    with Clock() as clock:
+        clock.advance(timedelta(hours=25))
+        orders.write([(2, "b")], batch=1)
+    assert orders.left() == []
+
+
 # -- types -------------------------------------------------------------------------------------------------------------
 
 TIMES = st.datetimes(datetime(1000, 1, 1), datetime(9999, 12, 31, 23, 59, 59))

@@ -92,9 +92,7 @@ def writing(
     try:
         yield write
     finally:
-        # Not instead of the error that is raised. What is left is dropped a day later.
-        with suppress(TablequeueError):
-            _drop(database, write)
+        _drop(database, write)
 
 
 def stage(database: Database, write: Write, attempt: str, batches: Iterable[pa.RecordBatch]) -> int:
@@ -178,7 +176,9 @@ def _run(database: Database, write: Write, work: Callable[[Engine, Cursor, UserT
 
 
 def _drop(database: Database, write: Write) -> None:
-    _run(database, write, lambda engine, cursor, table, params: table.part.drop(cursor, table))
+    """Drop what was staged, unless the database refuses: that is no reason to fail, and a later write tries again."""
+    with suppress(TablequeueError):
+        _run(database, write, lambda engine, cursor, table, params: table.part.drop(cursor, table))
 
 
 @contextmanager

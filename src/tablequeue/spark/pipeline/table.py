@@ -21,6 +21,7 @@ from tablequeue.spark.pipeline.files import column
 from tablequeue.spark.pipeline.sinks import Batch, Transform
 
 _NESTED = (ArrayType, MapType, StructType, VariantType)
+_WITH_NULLS = {"ignoreNullFields": "false"}
 _RETURNS = "attempt string, rows bigint"
 
 
@@ -38,7 +39,7 @@ class ToTable:
     of a batch with one key are refused, as is null in a key.
 
     The tables `tq__writers` and `tq__writes`, and one for each batch that is being written, are in the schema of the
-    queues; in another database, in that of the table.
+    queues; in another database, in that of the connection.
     """
 
     table: str
@@ -63,8 +64,7 @@ class ToTable:
     def _elsewhere(self) -> dict[str, str]:
         """The options of another database."""
         given = {"url": self.url, "urlEnv": self.url_env, "urlFile": self.url_file}
-        place = {name: value for name, value in given.items() if value is not None}
-        return {**place, "schema": self.schema} if place and self.schema else place
+        return {name: value for name, value in given.items() if value is not None}
 
     def write(self, rows: DataFrame, batch: Batch) -> None:
         options = self._elsewhere or batch.options
@@ -73,7 +73,7 @@ class ToTable:
         words = {each.name: each.dataType.simpleString() for each in rows.schema}
         with user_tables.writing(database, self.table, self.schema, self.key, given, words) as write:
             values = [
-                f.to_json(column(each.name)) if isinstance(each.dataType, _NESTED) else column(each.name)
+                f.to_json(column(each.name), _WITH_NULLS) if isinstance(each.dataType, _NESTED) else column(each.name)
                 for each in rows.schema
             ]
             numbered = rows.select(*(value.alias(f"c{number}") for number, value in enumerate(values)))

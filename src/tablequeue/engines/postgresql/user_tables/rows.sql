@@ -29,3 +29,10 @@ copy {rows} ({columns}, tq_attempt) from stdin;
 -- name: old_writes
 -- The writes that began a day ago or earlier, whose tables nobody needs any more. Locks: none.
 select write_id from {writes} where made_at < {now} - interval '1 day';
+
+-- name: drop_rows
+-- Drop the table of the write :write, whose rows were put, or never will be. A task that is suspended in the middle of a
+-- copy may have it locked for ever: after a second it stays, and a write drops it a day later, as after a crash.
+select set_config('lock_timeout', '1000', true);
+drop table if exists {rows};
+delete from {writes} where write_id = :write;
