@@ -280,6 +280,7 @@ class Attack:
         return self._of("upsert")
 
     def _of(self, sink: str) -> Iterator[Row]:
+        self.database.engine.dispose()  # its connections were to servers that are gone
         with self.database.engine.connect() as connection:
             for id, payload, pushed_at in connection.execute(sa.select(self.tables[sink])):
                 yield (
