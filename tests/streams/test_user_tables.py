@@ -246,7 +246,12 @@ def test_a_trigger_of_the_table_runs(orders: Orders, kind: Kind) -> None:
 
 # -- whatever is killed ------------------------------------------------------------------------------------------------
 
-STEPS = ("make", "stage", "staged", "put", "drop")
+CORE = {("stage", True), ("put", True), ("drop", False)}
+MOMENTS = [
+    pytest.param(step, after, marks=() if (step, after) in CORE else pytest.mark.nightly)
+    for step in ("make", "stage", "staged", "put", "drop")
+    for after in (False, True)
+]
 
 
 def dies(step: str, after: bool) -> None:
@@ -270,8 +275,7 @@ def write_and_die(place: Place, step: str, after: bool) -> None:
     Orders(place.open(), place).write([(1, "a")], [(2, "b")], batch=1)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("step", "after"), MOMENTS)
 def test_a_process_is_killed(orders: Orders, step: str, after: bool) -> None:
     orders.write([(1, "old")])
     process = processes.Process(target=write_and_die, args=(orders.place, step, after))
