@@ -127,6 +127,9 @@ PANELS: dict[str, tuple[Panel, ...]] = {
             "ops",
             {"rate({pipeline_failed_messages_total}[$__rate_interval])": "{{pipeline}}/{{stage}}"},
         ),
+        Panel("Messages that a stage has not read", "short", {"{pipeline_lag_messages}": "{{pipeline}}/{{stage}}"}),
+        Panel("Age of the first of them", "s", {"{pipeline_lag_seconds}": "{{pipeline}}/{{stage}}"}),
+        Panel("Duration of the last batch", "s", {"{pipeline_batch_duration_seconds}": "{{pipeline}}/{{stage}}"}),
         Panel("Since the last batch", "s", {"time() - {pipeline_last_batch_time_seconds}": "{{pipeline}}/{{stage}}"}),
         Panel(
             "SQS requests",

@@ -117,7 +117,7 @@ def running(db: Database) -> list[str]:
             endpoint = app(db)
             endpoint.answered["SendMessage", "OK"] += 1
             watched = Watched(Pipeline("numbers", url=str(db.engine.url)), Event())
-            watched.watch([Progress("doubled", 0, 40, 1.0, 0, None, 3)])
+            watched.watch([Progress("doubled", 0, 40, 1.0, seconds=0.5, lag=3, lag_seconds=2.0)])
             healths = [health_of_worker(worker, db), health_of_dashboard(db), endpoint.health, watched.health]
             return [answered(health) for health in healths]
         finally:

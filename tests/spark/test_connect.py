@@ -125,7 +125,7 @@ def test_a_stage_of_a_topic(spark: Any, small: Database, tmp_path: Path) -> None
     source = FromTopic("events", subscription="lake", max_messages_per_trigger=20)
     pipeline.stage(source, ToTopic("out", lambda rows: rows.select("payload")), name="copy")(lambda rows: rows)
     (copy,) = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
-    assert (copy.messages, copy.batch, copy.failed, copy.ready) == (30, 1, 0, 0)
+    assert (copy.messages, copy.batch, copy.failed, copy.lag) == (30, 1, 0, 0)
     assert subscription.stats().ready == 0
     assert Counter(claim.payload["n"] for claim in copied.pop_many(100)) == Counter(range(30))
 

@@ -132,8 +132,9 @@ def test_stages_over_queues_and_a_lake(spark: Any, db: Database, place: Place, t
     first, second = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
 
     sinks.check_once(spark, range(20))
-    assert (first.messages, first.failed, first.error, first.ready) == (21, 1, "KeyError: 'n'", 0)
+    assert (first.messages, first.failed, first.error, first.lag) == (21, 1, "KeyError: 'n'", 0)
     assert (second.messages, second.batch, second.failed, second.error) == (20, 1, 0, None)
+    assert (first.written, second.written, bool(first.seconds)) == (20, 20, True)
     assert counts(raw) == {"dead": 1, "finished": 20}
     assert counts(parsed) == {"finished": 20}
     dead = raw.dead()
@@ -295,7 +296,7 @@ def test_a_stop_ends_after_a_batch_and_the_next_run_goes_on(spark: Any, small: D
     done = keep.messages
     assert 12 <= done < 60
     assert counts(raw) == {"ready": 60 - done, "finished": done}, "nothing is claimed in vain"
-    assert (beside.messages, beside.ready) == (2, None)
+    assert (beside.messages, beside.lag) == (2, None)
     assert spark.read.parquet(f"{tmp_path}/lines").count() == 2
 
     watched: list[Any] = []

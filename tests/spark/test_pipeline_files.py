@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+import tablequeue
 from tablequeue.cli import main
 from tablequeue.errors import BadInput, BadName, QueueNotFound
-from tablequeue.spark.pipeline import ForeachBatch, FromQueue, Pipeline, ToDelta, ToParquet, ToQueue, run
+from tablequeue.spark.pipeline import ForeachBatch, FromQueue, Pipeline, Progress, ToDelta, ToParquet, ToQueue, run
 from tablequeue.spark.pipeline.file import load
+from tablequeue.spark.pipeline.status import StatusFile
 from tests.support import refuses
 
 GOOD = """
@@ -100,3 +104,50 @@ def test_pipelines_that_are_refused(tmp_path: Path) -> None:
     assert "has no stages" in str(refuses(BadInput, run, pipeline, None, "checkpoints"))
     pipeline.stage(FromQueue("raw"), ToQueue("raw"))(same)
     refuses(QueueNotFound, run, pipeline, None, "checkpoints")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--conf", "spark.master=yarn"], "Use --master."),
+        (["--conf", "memory=4g"], "memory='4g' is no setting of Spark."),
+    ],
+)
+def test_settings_that_are_refused(file: Path, arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, ["pipeline", "run", str(file), *arguments])
+    assert (result.exit_code, words in result.stderr) == (1, True), result.output
+    assert "is no setting" in str(refuses(BadInput, Pipeline, "test", conf={"spark.ui.enabled": True}))
+
+
+def test_the_status_is_that_of_the_last_run_with_the_lag_of_now(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    url = f"sqlite:///{tmp_path / 'work.db'}"
+    stages = """
+one.stage(FromQueue("raw"), ToQueue("raw"), name="keep")(lambda rows: rows)
+one.stage(FromTopic("events"), ToQueue("raw"), name="read")(lambda rows: rows)
+one.stage(FromTopic("events"), ToQueue("raw"), name="new")(lambda rows: rows)
+"""
+    file.write_text(GOOD.replace("sqlite:///work.db", url) + stages)
+
+    def told(*more: str) -> Any:
+        return CliRunner().invoke(main, ["pipeline", "status", str(file), "--checkpoints", str(folder), *more])
+
+    assert "No run of the pipeline has noted its progress in" in told().stderr
+    with tablequeue.connect(url) as db:
+        raw, events = db.create_queue("raw"), db.create_topic("events")
+        noted = StatusFile(folder / "status.json")
+        read = Progress("read", batch=3, messages=30, rate=12.3, written=28, seconds=1.25, lag=0, offset=2)
+        noted.note([Progress("keep", failed=1, error="boom"), read, Progress("new"), Progress("archive")])
+        raw.push_many(range(2))
+        events.push_many(range(3))
+        keep, read_now, new, archive = map(json.loads, told("--json").stdout.splitlines())
+    assert (keep["lag"], read_now["lag"], new["lag"], archive["lag"]) == (2, 2, None, None)
+    assert keep["lag_seconds"] > 0 < read_now["lag_seconds"]
+    assert (read_now["written"], read_now["seconds"], read_now["running"]) == (28, 1.25, True)
+    shown = told().stdout
+    assert re.search(r"^ read +3 +1.2 +30 +12 +28 +2 ", shown, re.MULTILINE), shown
+    assert "boom" in shown
+    assert "dropped" not in shown
+    assert "The pipeline was running at 20" in shown
+    noted.ended()
+    assert "The run ended at 20" in told().stdout

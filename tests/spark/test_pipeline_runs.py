@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -43,6 +44,8 @@ def die_once(rows, folder, *arguments):
     if folder.endswith("/iceberg/numbers/data") and not Path("died").exists():
         Path("died").touch()
         os._exit(9)
+    if Path("died").exists():
+        Path("zone").write_text(rows.sparkSession.conf.get("spark.sql.session.timeZone"))
     return written
 
 files.write = die_once
@@ -92,7 +95,8 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
         assert counts(doubled) == {"ready": 3}
         assert counts(raw) == {"ready": 37, "in_progress": 3}
 
-        with pipeline_run(tmp_path, "pipeline.py", "--trigger", "0.01", "--health-port", "0") as run:
+        settings = ("--conf", "spark.sql.session.timeZone=Asia/Tokyo")
+        with pipeline_run(tmp_path, "pipeline.py", "--trigger", "0.01", "--health-port", "0", *settings) as run:
             assert run.stderr is not None
             port = 0
             for line in run.stderr:
@@ -103,14 +107,17 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
                 if re.match("doubled: [1-9]", line):
                     break
             assert Client(port).get("/readyz").status == 200
-            assert 'tablequeue_pipeline_messages_total{pipeline="numbers",stage="doubled"} ' in (
-                Client(port).get("/metrics").text
-            )
+            metrics = Client(port).get("/metrics").text
+            for name in ("messages_total", "lag_messages", "written_rows_total"):
+                assert f'tablequeue_pipeline_{name}{{pipeline="numbers",stage="doubled"}} ' in metrics
+            assert json.loads((tmp_path / "checkpoints/numbers/status.json").read_text())["running"]
             # As a terminal does it: to every process of its session.
             os.killpg(run.pid, signal.SIGINT)
             output, errors = run.communicate()
         assert run.returncode == 0, errors
         assert re.search(r"^ doubled +\d+ +\d+", output, re.MULTILINE), output
+        assert (tmp_path / "zone").read_text() == "Asia/Tokyo"
+        assert not json.loads((tmp_path / "checkpoints/numbers/status.json").read_text())["running"]
         assert raw.stats().in_progress == 0, "what was begun was ended"
         finished = raw.stats().finished or 0
         expected = Counter(2 * n for n in range(finished))

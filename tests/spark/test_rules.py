@@ -135,7 +135,7 @@ def test_a_stage_of_a_topic_rejects_a_message_once_whatever_breaks_off(
     pipeline = rejecting(small, tmp_path, ForeachBatch(break_off))
     refuses(PipelineFailed, run, pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
     (done,) = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
-    assert (done.messages, done.failed, done.ready) == (6, 2, 0)
+    assert (done.messages, done.failed, done.lag) == (6, 2, 0)
     assert done.violations == {"total is positive": 2, "customer is known": 1}
     for last in (tmp_path / "checkpoints" / "price" / "commits").glob("*1*"):
         last.unlink()

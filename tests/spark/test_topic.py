@@ -173,7 +173,10 @@ class TestWithSpark:
         assert sorted(int(row.payload) for row in spark.read.parquet(lake).collect()) == [*range(30)]
         popped = out.subscribe("all").pop_many(100)
         assert sorted(int(message.payload) for message in popped) == [*range(30)]
-        assert [(one.stage, one.messages, one.ready) for one in progress] == [("keep", 10, 0), ("late", 0, None)]
+        assert [(one.stage, one.messages, one.written, one.lag) for one in progress] == [
+            ("keep", 10, 10, 0),
+            ("late", 0, 0, 0),
+        ]
 
     def test_a_pipeline_has_a_task_for_each_core(self, spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
         numbered(db, range(45_000))

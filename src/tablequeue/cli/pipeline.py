@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -31,12 +31,23 @@ if TYPE_CHECKING:
 EVERY = 5.0
 F = TypeVar("F", bound=Callable[..., Any])
 WHERE = "[beginning|end|OFFSET|TIME]"
-COLUMNS = ("stage", "batch", "messages", "a second", "ready", "dropped", "broken rules", "failed", "last error")
+# The file with the progress of the run, beside the checkpoints.
+STATUS = "status.json"
+COLUMNS = "stage|batch|seconds|messages|a second|rows out|lag|lag in s|dropped|broken rules|failed|last error".split(
+    "|"
+)
+# Those that are left out while no stage has anything in them.
+RARE = {"lag in s", "dropped", "broken rules", "failed", "last error"}
 
 
 @click.group(cls=Group)
 def pipeline() -> None:
     """Run pipelines: stages on Spark, joined by queues."""
+
+
+checkpoints_option = click.option(
+    "--checkpoints", metavar="FOLDER", help="Positions of the stages.  [default: checkpoints/PIPELINE]"
+)
 
 
 def running_options(command: F) -> F:
@@ -45,9 +56,11 @@ def running_options(command: F) -> F:
         click.option(
             "--master", default="local[2]", show_default=True, help="This machine, a cluster, or sc://HOST:PORT."
         ),
-        click.option(
-            "--checkpoints", metavar="FOLDER", help="Positions of the stages.  [default: checkpoints/PIPELINE]"
-        ),
+        checkpoints_option,
+        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeat it for others."),
+        click.option("--jars", metavar="FILES", help="Jars for Spark, separated by commas."),
+        click.option("--packages", metavar="NAMES", help="Packages of Maven, as group:name:version, with commas."),
+        click.option("--ui", is_flag=True, help="Serve Spark's own pages while it runs."),
     ):
         command = option(command)
     return health_options(command)
@@ -70,10 +83,46 @@ def run(settings: Settings, /, file: str, available_now: bool, trigger: float, *
     """
     chosen = _load(settings, file)
     from tablequeue.spark import pipeline as pipelines
+    from tablequeue.spark.pipeline.status import StatusFile
 
     with _running(settings, chosen, lasting=not available_now, **options) as (given, folder):
-        done = pipelines.run(chosen, checkpoints=folder, available_now=available_now, trigger=trigger, **given)
+        noted, watch = StatusFile(_beside(folder) / STATUS), given["watch"]
+
+        def noting(progress: Sequence[Progress]) -> None:
+            noted.note(progress)
+            watch(progress)
+
+        given["watch"] = noting
+        try:
+            done = pipelines.run(chosen, checkpoints=folder, available_now=available_now, trigger=trigger, **given)
+        finally:
+            noted.ended()
     _print(settings, done)
+
+
+@pipeline.command()
+@click.argument("file", metavar="FILE[:NAME]")
+@checkpoints_option
+@click.pass_obj
+def status(settings: Settings, file: str, checkpoints: str | None) -> None:
+    """Show the progress of the last run of a pipeline, and how far its stages are behind now.
+
+    Run it where the pipeline runs: it reads a file that `pipeline run` writes each second beside the checkpoints.
+    """
+    chosen = _load(settings, file)
+    from tablequeue.spark.pipeline.status import StatusFile
+    from tablequeue.spark.pipeline.status import status as status_of
+
+    folder = checkpoints or f"checkpoints/{chosen.name}"
+    noted = status_of(chosen, StatusFile(_beside(folder) / STATUS))
+    state = {"running": noted.running, "noted_at": noted.at}
+    if settings.json:
+        for stage in noted.stages:
+            print_json({**dataclasses.asdict(stage), **state})
+        return
+    _print(settings, noted.stages)
+    words = "The pipeline was running" if noted.running else "The run ended"
+    click.echo(f"{words} at {noted.at:%Y-%m-%d %H:%M:%S} UTC.")
 
 
 @pipeline.command()
@@ -127,19 +176,27 @@ def _running(
     lasting: bool,
     checkpoints: str | None,
     master: str,
+    conf: Sequence[str],
+    jars: str | None,
+    packages: str | None,
+    ui: bool,
     health_host: str,
     health_port: int | None,
 ) -> Iterator[tuple[dict[str, Any], str]]:
     """What a run needs: a session, what stops it, and what watches it; and the folder of the checkpoints."""
     from tablequeue.spark.pipeline.health import Watched
+    from tablequeue.spark.pipeline.stages import check_conf
 
+    given = {name: value for name, _, value in (each.partition("=") for each in conf)}
+    flags = {"spark.jars": jars, "spark.jars.packages": packages, "spark.ui.enabled": "true" if ui else None}
+    settled = chosen.conf | check_conf(given) | {name: value for name, value in flags.items() if value is not None}
     logs.configure(as_json=settings.json)
     folder = checkpoints or f"checkpoints/{chosen.name}"
     stop = Event()
     watched = Watched(chosen, stop)
     with (
         serving_health(health_host, health_port, lambda: watched.health),
-        _session(chosen.name, master, lasting, folder) as spark,
+        _session(chosen.name, master, lasting, folder, settled) as spark,
         stop_on_signals(stop.set, _show_cursor),
         _watch(stop) as watch,
     ):
@@ -148,6 +205,8 @@ def _running(
             watched.watch(progress)
             watch(progress)
 
+        if ui and (pages := spark.sparkContext.uiWebUrl):
+            click.echo(f"Spark's pages are at {pages}.", err=True)
         yield {"spark": spark, "stop": stop, "watch": noting}, folder
 
 
@@ -156,29 +215,35 @@ def _print(settings: Settings, done: Sequence[Progress]) -> None:
         for stage in done:
             print_json(dataclasses.asdict(stage))
     else:
-        print_table(COLUMNS, map(_cells, done), cut=COLUMNS[-1])
+        columns, rows, cut = _table(done)
+        print_table(columns, rows, cut=cut)
 
 
 @contextmanager
-def _session(name: str, master: str, lasting: bool, checkpoints: str) -> Iterator[Any]:
+def _session(name: str, master: str, lasting: bool, checkpoints: str, conf: Mapping[str, str]) -> Iterator[Any]:
     """A session. Its log is beside the checkpoints, or if these are elsewhere, here."""
     from tablequeue.spark.pipeline.refusals import cause_and_remedy
     from tablequeue.spark.session import session
 
     with tempfile.TemporaryDirectory(prefix="tablequeue-", ignore_cleanup_errors=True) as scratch:
         try:
-            beside = Path("." if ":" in checkpoints else checkpoints)
-            spark = session(name, master, Path(scratch), lasting, beside / "spark.log")
+            spark = session(name, master, Path(scratch), lasting, _beside(checkpoints) / "spark.log", conf)
         except TablequeueError:
             raise
         except Exception as error:
             raise BadInput(
-                f"Spark does not start on {master}: {cause_and_remedy(error)[0]}", "Correct --master."
+                f"Spark does not start on {master}: {cause_and_remedy(error)[0]}",
+                "Correct --master, or the settings." if conf else "Correct --master.",
             ) from error
         try:
             yield spark
         finally:
             spark.stop()
+
+
+def _beside(checkpoints: str) -> Path:
+    """The folder of files beside the checkpoints; this one, if they are elsewhere."""
+    return Path("." if ":" in checkpoints else checkpoints)
 
 
 def _show_cursor() -> None:
@@ -194,7 +259,8 @@ def _watch(stop: Event) -> Iterator[Callable[[Sequence[Progress]], None]]:
         with Live(console=console, transient=True) as live:
 
             def show(progress: Sequence[Progress]) -> None:
-                table = table_of(COLUMNS, map(_cells, progress), console.width, COLUMNS[-1])
+                columns, rows, cut = _table(progress)
+                table = table_of(columns, rows, console.width, cut)
                 table.caption = "stopping after these batches" if stop.is_set() else None
                 live.update(table)
 
@@ -214,13 +280,24 @@ def _watch(stop: Event) -> Iterator[Callable[[Sequence[Progress]], None]]:
     yield say
 
 
+def _table(stages: Sequence[Progress]) -> tuple[list[str], list[list[Any]], str | None]:
+    """The columns, the rows, and the column that is cut."""
+    rows = [_cells(stage) for stage in stages]
+    chosen = [place for place, name in enumerate(COLUMNS) if name not in RARE or any(row[place] for row in rows)]
+    shown = [COLUMNS[place] for place in chosen]
+    return shown, [[row[place] for place in chosen] for row in rows], shown[-1] if shown[-1] == COLUMNS[-1] else None
+
+
 def _cells(stage: Progress) -> tuple[Any, ...]:
     return (
         stage.stage,
         stage.batch,
+        None if stage.seconds is None else round(stage.seconds, 1),
         stage.messages,
         round(stage.rate),
-        stage.ready,
+        stage.written,
+        stage.lag,
+        None if stage.lag_seconds is None else round(stage.lag_seconds),
         stage.dropped,
         sum(stage.violations.values()),
         stage.failed,
@@ -229,8 +306,9 @@ def _cells(stage: Progress) -> tuple[Any, ...]:
 
 
 def _line(stage: Progress) -> str:
-    ready = "" if stage.ready is None else f", {stage.ready:,} ready"
+    age = "" if stage.lag_seconds is None else f" and {stage.lag_seconds:,.0f} s"
+    lag = "" if stage.lag is None else f", {stage.lag:,} messages{age} behind"
     dropped = f", {stage.dropped:,} dropped by watermarks" if stage.dropped else ""
     failed = f", {stage.failed:,} failed: {one_line(stage.error or '')}" if stage.failed else ""
     broken = "".join(f", {number:,} break {rule!r}" for rule, number in stage.violations.items() if number)
-    return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{ready}{dropped}{broken}{failed}"
+    return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{lag}{dropped}{broken}{failed}"

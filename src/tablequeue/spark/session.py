@@ -7,10 +7,12 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -31,14 +33,18 @@ DAEMON = "tablequeue.spark.daemon"
 # have a fifth of its cache of compiled code too: Spark generates code for each query, and after some hundreds the
 # cache of 48 MB was full, and the session ended.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Those of PySpark that log errors which they also raise.
 LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
-def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False) -> SparkSession:
+def local_session(
+    name: str, folder: Path, cores: int = 2, lasting: bool = False, conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """Return a session on `cores` cores of this machine, with its temporary files in `folder`.
 
     A `lasting` session starts slower. Once it is warm, its Java code takes two thirds of the time for the same rows.
+    `conf` are more settings, which override those that it has.
     """
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = quick_python(folder)
@@ -56,7 +62,7 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
         # The serial collector suits short jobs and long ones.
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {'' if lasting else f'{QUICK} '}"
+        JAVA_OPTIONS: f"-XX:+UseSerialGC {'' if lasting else f'{QUICK} '}"
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
     if len(os.fsencode(folder.absolute())) <= SOCKETS_PATH:
@@ -64,21 +70,31 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
         # kernel has acknowledged the first.
         settings["spark.python.unix.domain.socket.enabled"] = "true"
         settings["spark.python.unix.domain.socket.dir"] = str(folder.absolute())
-    conf = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll([*settings.items()])
-    session = _session(conf)
+    given = dict(conf or {})
+    if JAVA_OPTIONS in given:
+        given[JAVA_OPTIONS] = f"{settings[JAVA_OPTIONS]} {given[JAVA_OPTIONS]}"
+    settings |= given
+    session = _session(SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll([*settings.items()]))
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def session(name: str, master: str, folder: Path, lasting: bool = False, log: Path | None = None) -> SparkSession:
+def session(
+    name: str,
+    master: str,
+    folder: Path,
+    lasting: bool = False,
+    log: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
     """Return a session for the stages of a pipeline, whose errors Spark logs to a file, or nowhere.
 
     On a cluster with the settings of its spark-defaults.conf, except for the daemon of Python workers; by a server of
     Spark Connect (`sc://host:port`), or one of `local_session`.
     """
     if master.startswith(CONNECT):
-        return _remote(master)
-    found = _classic(name, master, folder, lasting)
+        return _remote(master, conf or {})
+    found = _classic(name, master, folder, lasting, conf or {})
     # An error of a stage is reported once, and not by everything that it passes through.
     if log is None:
         found.sparkContext.setLogLevel("OFF")
@@ -110,16 +126,17 @@ def _log_to(file: Path, session: SparkSession) -> None:
     session.conf.set(LOG, str(file.absolute()))
 
 
-def _classic(name: str, master: str, folder: Path, lasting: bool) -> SparkSession:
+def _classic(name: str, master: str, folder: Path, lasting: bool, conf: Mapping[str, str]) -> SparkSession:
     local = re.fullmatch(r"local(?:\[(\*|[1-9]\d*)\])?", master)
     if local is None:
         ensure_java()
-        return _session(SparkConf().setMaster(master).setAppName(name).set("spark.python.daemon.module", DAEMON))
+        settings = {"spark.python.daemon.module": DAEMON, **conf}
+        return _session(SparkConf().setMaster(master).setAppName(name).setAll([*settings.items()]))
     cores = local[1] or "1"
-    return local_session(name, folder, (os.cpu_count() or 1) if cores == "*" else int(cores), lasting)
+    return local_session(name, folder, (os.cpu_count() or 1) if cores == "*" else int(cores), lasting, conf)
 
 
-def _remote(address: str) -> SparkSession:
+def _remote(address: str, conf: Mapping[str, str]) -> SparkSession:
     host, _, port = address.removeprefix(CONNECT).partition("/")[0].rpartition(":")
     try:
         # The client itself would try for ten minutes.
@@ -130,11 +147,20 @@ def _remote(address: str) -> SparkSession:
             f"No server of Spark Connect answers at {shown}: {error}.", "Name one: sc://HOST:PORT."
         ) from None
     try:
-        return SparkSession.builder.remote(address).getOrCreate()
+        session = SparkSession.builder.remote(address).getOrCreate()
     except ImportError as error:
         raise DriverMissing(
             "A client of Spark Connect needs packages that are not installed.", "Run: pip install 'pyspark[connect]'"
         ) from error
+    for name, value in conf.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:
+            raise BadInput(
+                f"A client of Spark Connect cannot set {name}: the server has begun with it.",
+                "Set it where the server starts.",
+            ) from error
+    return session
 
 
 # Spark puts a zip of PySpark before the installed package. Importing the zip takes 1.4 s of a core, importing the

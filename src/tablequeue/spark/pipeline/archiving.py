@@ -108,7 +108,7 @@ class RunningArchive:
             raise failure(self._name, self._error) from self._error
 
     def progress(self, *, recount: bool = False) -> Progress:
-        return Progress(self._name, self._batch, self._messages, self._rate, 0, None, None)
+        return Progress(self._name, self._batch, self._messages, self._rate)
 
     def _run(self, again: bool) -> None:
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -19,6 +21,8 @@ ERROR = "error"
 OBSERVED = "tablequeue"
 # And those of its messages that do not fit the schema of their payload.
 UNFITTING = "tablequeue.unfitting"
+# And the rows that a stage returned without an error.
+WRITTEN = "tablequeue.written"
 # What an error says of a value: a function does not know the message that it is called for.
 UNFIT = ", for this message, which does not fit"
 
@@ -88,6 +92,17 @@ def values_of(progress: StreamingQueryProgress, name: str) -> Sequence[Any]:
 def separated(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Return the messages that fit the schema of their payload, and those that do not, with the column error."""
     return rows.where(f.col(ERROR).isNull()).drop(ERROR), rows.where(f.col(ERROR).isNotNull())
+
+
+def counted(rows: DataFrame, without: Container[str]) -> DataFrame:
+    """Return the rows; Spark then reports of each batch how many have nothing in any of these columns."""
+    empty = [f.col(name).isNull() for name in rows.columns if name in without]
+    return rows.observe(WRITTEN, f.count_if(reduce(and_, empty, f.lit(True))).alias("written"))
+
+
+def written(progress: StreamingQueryProgress) -> int:
+    """Return what Spark reports of a batch for `counted`."""
+    return sum(values_of(progress, WRITTEN))
 
 
 def split(rows: DataFrame) -> tuple[DataFrame, dict[int, str]]:

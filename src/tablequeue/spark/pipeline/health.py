@@ -13,6 +13,17 @@ from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline.progress import Progress
 from tablequeue.spark.pipeline.stages import Pipeline
 
+# A metric for each of these values of `Progress`.
+METRICS = {
+    "messages": ("messages_total", "Messages that a stage has read."),
+    "written": ("written_rows_total", "Rows that a stage has returned to be written."),
+    "failed": ("failed_messages_total", "Messages that failed in a stage."),
+    "dropped": ("dropped_rows_total", "Rows that the watermarks of a stage have dropped."),
+    "seconds": ("batch_duration_seconds", "Duration of the last batch of a stage."),
+    "lag": ("lag_messages", "Messages that a stage has not read yet."),
+    "lag_seconds": ("lag_seconds", "Age of the first message that a stage has not read yet."),
+}
+
 
 class Watched:
     """A pipeline whose progress is noted by `watch`. `health` is for a `HealthServer`.
@@ -44,23 +55,21 @@ class Watched:
         Options.of_database(self._pipeline.database).connect().queues()
 
     def _metrics(self) -> Iterable[Metric]:
-        messages = Metric("tablequeue_pipeline_messages_total", "Messages that a stage has read.", "counter")
-        failed = Metric("tablequeue_pipeline_failed_messages_total", "Messages that failed in a stage.", "counter")
-        dropped = Metric(
-            "tablequeue_pipeline_dropped_rows_total", "Rows that the watermarks of a stage have dropped.", "counter"
-        )
         violations = Metric(
             "tablequeue_pipeline_violations_total", "Rows that have broken a rule of a stage, by rule.", "counter"
         )
         last = Metric(
             "tablequeue_pipeline_last_batch_time_seconds", "When a stage last ended a batch, in seconds since 1970."
         )
+        metrics = {
+            value: Metric(f"tablequeue_pipeline_{name}", help, "counter" if name.endswith("_total") else "gauge")
+            for value, (name, help) in METRICS.items()
+        }
         for stage in self._progress:
             labels = {"pipeline": self._pipeline.name, "stage": stage.stage}
-            messages.add(stage.messages, **labels)
-            failed.add(stage.failed, **labels)
-            dropped.add(stage.dropped, **labels)
+            last.add(self._last_batch.get(stage.stage), **labels)
             for rule, number in stage.violations.items():
                 violations.add(number, **labels, rule=rule)
-            last.add(self._last_batch.get(stage.stage), **labels)
-        return messages, failed, dropped, violations, last
+            for value, metric in metrics.items():
+                metric.add(getattr(stage, value), **labels)
+        return last, violations, *metrics.values()

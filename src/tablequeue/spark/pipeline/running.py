@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from tablequeue.bulk import stream
 from tablequeue.bulk.stream import Stream
-from tablequeue.consumer import Consumer
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, StreamRefused, TablequeueError
 from tablequeue.spark.options import Options
@@ -27,8 +26,10 @@ from tablequeue.spark.pipeline.refusals import failure
 from tablequeue.spark.pipeline.sinks import ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
+from tablequeue.spark.pipeline.status import lag_of
 from tablequeue.spark.pipeline.writer import StageWriter
 from tablequeue.spark.settings import LOG, REDACTION, exposed_passwords
+from tablequeue.verbs.topics import Lag
 
 # Seconds between two checks of the queries, and between two counts of the ready messages, which read an index.
 PAUSE = 0.25
@@ -109,7 +110,9 @@ def _check(pipeline: Pipeline, database: Database) -> None:
             if isinstance(end, FromQueue | ToQueue):
                 database.queue(end.queue)
             elif isinstance(end, FromTopic | ToTopic):
-                database.topic(end.topic)
+                topic = database.topic(end.topic)
+                if isinstance(end, FromTopic) and end.subscription is not None:
+                    topic.subscription(end.subscription)
     for archive in pipeline.archives.values():
         database.queue(archive.queue)
 
@@ -123,10 +126,6 @@ class _RunningStage:
         self._options = options
         self._database = database
         self._queue = database.queue(stage.source.queue) if isinstance(stage.source, FromQueue) else None
-        # The queue or the subscription whose ready messages are counted.
-        self._counted: Consumer | None = self._queue
-        if isinstance(stage.source, FromTopic) and stage.source.subscription is not None:
-            self._counted = database.topic(stage.source.topic).subscription(stage.source.subscription)
         self._query: Any = None
         self._endless = False
         # The setting of the session by which the writer, which may be in another process, is told to stop.
@@ -141,8 +140,13 @@ class _RunningStage:
         self._failed_id: int | None = None
         self._last_error: str | None = None
         self._rate = 0.0
-        self._ready = 0
-        self._ready_at = 0.0
+        self._written = 0
+        self._seconds: float | None = None
+        # The position in the topic, and how far that is behind.
+        self._offset: int | None = None
+        self._until: int | None = None
+        self._lag: Lag | None = None
+        self._lag_at = 0.0
         self._writer: Any = None
         # The open batch, how often it was begun, and how many of its messages were set apart, at the last start again.
         self._begun_again: tuple[int, int, int] | None = None
@@ -152,7 +156,9 @@ class _RunningStage:
     def start(self, checkpoints: str, trigger: Mapping[str, Any]) -> None:
         stage = self._stage
         try:
-            rows = stage.rows(self._spark, self._options)
+            # What none of the sinks gets: messages that fail, and rows for the rejects.
+            without = {rejects.REJECTED} | ({failures.ERROR} if self._queue else set())
+            rows = failures.counted(stage.rows(self._spark, self._options), without)
             write = StageWriter(self._spark, stage, self._options, self._stop)
             writer = rows.writeStream.queryName(stage.path).outputMode(stage.output_mode).foreachBatch(write)
             writer = writer.option("checkpointLocation", f"{checkpoints}/{stage.name}").trigger(**trigger)
@@ -244,8 +250,7 @@ class _RunningStage:
         done = self._query.lastProgress
         if self._fenced_by and done:
             # The function of the stage may read other sources, too.
-            ends = [json.loads(source.endOffset) for source in done.sources if source.endOffset]
-            ours = [end["batch"] for end in ends if isinstance(end, dict) and end.get("stream") == self._stage.path]
+            ours = [end["batch"] for end in _ends(done) if end.get("stream") == self._stage.path]
             for batch in ours[:1]:
                 self._fenced_by.complete(batch)
 
@@ -280,8 +285,9 @@ class _RunningStage:
 
     def progress(self, *, recount: bool = False) -> Progress:
         self._update()
-        if self._counted and (recount or monotonic() - self._ready_at > RECOUNT):
-            self._ready, self._ready_at = self._counted.stats().ready, monotonic()
+        if recount or monotonic() - self._lag_at > RECOUNT:
+            self._lag = lag_of(self._stage.source, self._database, self._offset, self._until)
+            self._lag_at = monotonic()
             self._look_for_the_error()
         return Progress(
             self._stage.name,
@@ -290,9 +296,13 @@ class _RunningStage:
             self._rate,
             self._failed,
             self._last_error,
-            self._ready if self._counted else None,
+            self._written,
+            self._seconds,
             self._dropped,
             self._violations.copy(),
+            None if self._lag is None else self._lag.messages,
+            None if self._lag is None else self._lag.seconds,
+            self._offset,
         )
 
     def _update(self) -> None:
@@ -301,12 +311,17 @@ class _RunningStage:
             return
         seen = -1 if self._batch is None else self._batch
         # Each is a call of Spark: read all that Spark keeps only if the last one is not the next.
+        if isinstance(self._stage.source, FromTopic):
+            for end in [end for end in _ends(last) if "offset" in end][:1]:
+                self._offset, self._until = end["offset"], end.get("until")
         for one in self._query.recentProgress if last.batchId > seen + 1 else [last]:
             # A batch without rows also has these figures: Spark runs it for what a watermark has closed.
             dropped = sum(each.numRowsDroppedByWatermark for each in one.stateOperators)
             if (one.numInputRows or dropped) and one.batchId > seen:
                 self._batch, self._rate = one.batchId, one.processedRowsPerSecond / self._stage.reads
+                self._seconds = one.batchDuration / 1000
                 self._dropped += dropped
+                self._written += failures.written(one)
                 self._messages += one.numInputRows // self._stage.reads
                 for name, number in self._stage.rules.reported(one).items() if self._stage.rules else ():
                     self._violations[name] += number
@@ -323,3 +338,9 @@ class _RunningStage:
             self._failed_id = None
         if message and message.errors:
             self._last_error = message.errors[-1].error.strip().rpartition("\n")[2]
+
+
+def _ends(progress: Any) -> list[dict[str, Any]]:
+    """The offsets at which the last batch of a query ended, which may have several sources, and others than ours."""
+    ends = [json.loads(source.endOffset) for source in progress.sources if source.endOffset]
+    return [end for end in ends if isinstance(end, dict)]

@@ -20,6 +20,18 @@ from tablequeue.spark.pipeline.sources import FromQueue, FromTopic, Source
 URL_ENV = "TABLEQUEUE_URL"
 
 
+def check_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of Spark, if a pipeline may have them; else `BadInput`."""
+    for name, value in conf.items():
+        if name == "spark.master":
+            raise BadInput("The setting spark.master is no setting of a pipeline.", "Use --master.")
+        if not name.startswith("spark.") or not isinstance(value, str):
+            raise BadInput(
+                f"{name}={value!r} is no setting of Spark.", "Its name begins with spark., and its value is a text."
+            )
+    return dict(conf)
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A streaming query: `function` transforms the DataFrame of the source, and its rows go to every sink.
@@ -68,6 +80,8 @@ class Pipeline:
     url_env    or an environment variable with the URL, on the driver and every executor (default: TABLEQUEUE_URL);
     url_file   or a file with the URL there.
     schema     schema of the queues.
+    conf       settings of Spark for the session that `tablequeue pipeline run` starts, by name. Options of the command
+               override them. A session of yours has its own.
 
     The queues, topics and subscriptions must exist: a pipeline creates none.
     """
@@ -80,6 +94,7 @@ class Pipeline:
         url_env: str | None = None,
         url_file: str | None = None,
         schema: str | None = None,
+        conf: Mapping[str, str] | None = None,
     ) -> None:
         if url is url_env is url_file is None:
             url_env = URL_ENV
@@ -88,6 +103,7 @@ class Pipeline:
         self.database = {key: value for key, value in given.items() if value is not None}
         """The database of the queues, as options of the data source."""
         Options.of_database(self.database)  # raises here what it would raise later
+        self.conf = check_conf(conf or {})
         self.stages: dict[str, Stage] = {}
         self.archives: dict[str, Archive] = {}
 
