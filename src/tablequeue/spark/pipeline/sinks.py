@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
 
 from tablequeue.bulk import staging
+from tablequeue.bulk.tables import check_case
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
 
@@ -28,6 +31,7 @@ class Batch:
     stage      `pipeline/stage`.
     query      id of the query in the checkpoint.
     number     number of the batch in the checkpoint, from 0.
+    known      what sinks have learnt in this run of the query.
     database   the database of the queues; `options` are the data source's options for it.
     """
 
@@ -36,6 +40,7 @@ class Batch:
     number: int
     database: Database
     options: Mapping[str, str]
+    known: dict[str, Any] = field(default_factory=dict)
 
     @property
     def writer(self) -> str:
@@ -102,6 +107,9 @@ class ToParquet:
     So every program that reads the files sees a row once, and Spark adds a column `batch`. Spark's file sink would
     write all batches into one folder, with a log of the valid files that only Spark reads.
 
+    A column that the files have, and the rows lack, is null. `BadInput`, before anything is written, for a column of
+    another type than there, and for one whose name differs only in case.
+
     The driver and all executors must have access to the path. While a batch is written, a part of it can be read.
     """
 
@@ -122,7 +130,27 @@ class ToParquet:
         folder = f"{self.path}/batch={batch.number:06}-{batch.query}"
         # A second write would have other file names, which a stream that reads the folder would take for new files.
         if not exists(rows.sparkSession, f"{folder}/_SUCCESS"):
+            rows = self._with_columns_there(rows, batch)
             rows.write.mode("overwrite").partitionBy(*self.partition_by).parquet(folder)
+
+    def _with_columns_there(self, rows: DataFrame, batch: Batch) -> DataFrame:
+        """Check the columns, which no table knows. So every batch has all of them, and the last one is enough to look
+        at, unless it was of another checkpoint."""
+        if self.path not in batch.known:
+            last = f"{self.path}/batch={batch.number - 1:06}-{batch.query}"
+            there = _columns(rows.sparkSession, last) or _columns(rows.sparkSession, self.path)
+            batch.known[self.path] = {name: kind for name, kind in there.items() if name != "batch"}
+        there = batch.known[self.path]
+        check_case("files", rows.columns, [*there])
+        for name, kind in rows.dtypes:
+            before = there[name].simpleString() if name in there and name not in self.partition_by else kind
+            if kind != before:
+                raise BadInput(
+                    f"The column {name} is of type {kind}, and of type {before} in the files of {self.path!r}.",
+                    "Cast it in the stage, or write to another folder.",
+                )
+        lacking = {name: f.lit(None).cast(kind) for name, kind in there.items() if name not in rows.columns}
+        return rows.withColumns(lacking) if lacking else rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +179,27 @@ def _push(rows: DataFrame, batch: Batch, accepted: Container[str], **target: str
     rows.write.format("tablequeue").mode("append").options(**batch.options, **identity, **target).save()
 
 
+def _columns(spark: SparkSession, path: str) -> dict[str, DataType]:
+    """Return the columns of all Parquet files below a path, with their types; none if there is no file."""
+    try:
+        found = spark.read.option("mergeSchema", "true").parquet(_quoted(path)).schema
+    except AnalysisException as error:
+        if error.getCondition() not in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+            raise
+        return {}
+    return {each.name: each.dataType for each in found}
+
+
 def exists(spark: SparkSession, path: str) -> bool:
     """Whether a path exists, on any file system of Spark. `text` looks for it, and reads nothing."""
     try:
-        return bool(spark.read.text(re.sub(r"([][{}*?\\])", r"\\\1", path)).columns)
+        return bool(spark.read.text(_quoted(path)).columns)
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         return False
+
+
+def _quoted(path: str) -> str:
+    """A path in which Spark finds no pattern."""
+    return re.sub(r"([][{}*?\\])", r"\\\1", path)

@@ -7,6 +7,7 @@ writer consists of what can be sent: no connection, no lock, and no password, on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -32,6 +33,7 @@ class StageWriter:
         self._rejects = stage.rejects
         self._options = options
         self._stop = stop
+        self._known: dict[str, Any] = {}
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         if self._spark.conf.get(self._stop, None):
@@ -39,7 +41,7 @@ class StageWriter:
         # From Spark: the query can write its first batch before whoever started it knows its id.
         query = next(query.id for query in self._spark.streams.active if query.name == self._path)
         database = Options.of_database(self._options).connect()
-        batch = Batch(self._path, query, number, database, self._options)
+        batch = Batch(self._path, query, number, database, self._options, self._known)
         rows.persist()
         try:
             good, rejected = rejects.split(rules.checked(rows))
