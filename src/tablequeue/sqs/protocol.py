@@ -124,7 +124,7 @@ class Query:
         if error.name == "UnknownOperationException":
             return Answer(404, "text/xml", b"<UnknownOperationException/>\n")
         who = "Sender" if error.sender else "Receiver"
-        message = NO_QUEUE_OF_VERSION if error.message == NO_QUEUE else error.message
+        message = error.message.replace(NO_QUEUE, NO_QUEUE_OF_VERSION)
         words = f"<Type>{who}</Type><Code>{error.code}</Code><Message>{_text(message)}</Message><Detail/>"
         return _document(
             error.status,
