@@ -71,6 +71,34 @@ def test_the_first_example_runs_in_a_session_of_the_users(spark: Any, tmp_path: 
     assert printed_elsewhere("\n".join([session, place, read]), tmp_path) == "100"
 
 
+@pytest.mark.timeout(900)
+def test_an_import_gives_the_format_to_a_session_that_runs(spark: Any, tmp_path: Path) -> None:
+    session, place, *_ = BLOCK.findall(PAGE.read_text("utf-8"))
+    first, *others = session.splitlines()
+    assert first.startswith("import tablequeue.spark")
+    read = 'print(spark.read.format("tablequeue").options(**place, queue="orders", table="queue").load().count())'
+    assert printed_elsewhere("\n".join([*others, first, place, read]), tmp_path) == "100"
+
+
+def test_an_import_puts_this_python_first_on_the_path_unless_one_is_chosen(tmp_path: Path) -> None:
+    program = "import shutil, sys, tablequeue.spark; print(shutil.which('python3'))"
+    (tmp_path / "python3").write_text("#!/bin/sh\n")
+    (tmp_path / "python3").chmod(0o755)
+
+    def found(**more: str) -> Path:
+        process = subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PATH": str(tmp_path), **more},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return Path(process.stdout.strip())
+
+    assert found() == Path(sys.executable).with_name("python3")
+    assert found(PYSPARK_PYTHON="python3") == tmp_path / "python3"
+
+
 def printed_elsewhere(program: str, folder: Path) -> str:
     """Return what a program prints that runs in an empty folder, without a setting of Spark. A fixture provides Java.
 
