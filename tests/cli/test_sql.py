@@ -166,7 +166,7 @@ def test_bare_sql_has_no_comments_and_nothing_else_is_missing(run: Run, dialect:
 
 def test_sql_refuses(run: Run) -> None:
     assert "complete" in run("sql", "nonsense", "--dialect", "sqlite", code=2).stderr
-    run("sql", "create", "emails", code=2)
+    assert "no queue 'emails'" in run("sql", "create", "emails", code=1).stderr, "without a dialect it is read"
     run("sql", "create", " emails", "--dialect", "sqlite", code=1)
     run("--schema", "work", "sql", "create", "emails", "--dialect", "sqlite", code=1)
     assert "batches" in run("sql", "procedures", "emails", "--batches", "--dialect", "mssql", code=1).stderr
