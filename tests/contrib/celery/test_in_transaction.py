@@ -19,7 +19,7 @@ from tablequeue.errors import BadInput, TablequeueError
 from tests.contrib.celery.checks import application
 from tests.servers import only
 
-SERVERS = only("sqlite", "postgresql", "mariadb")
+SERVERS = only("sqlite", "postgresql", "mariadb", "mssql")
 
 
 def sent(url: str) -> list[Any]:
