@@ -781,7 +781,7 @@ def test_each_fact_that_the_texts_rely_on_has_a_rule_or_a_test() -> None:
     """The page says of each fact of the manual what holds the texts to it."""
     folder = Path(__file__).parent
     page = (folder.parent / "docs" / "engines" / "sql-server.md").read_text("utf-8")
-    rows = re.findall(r"(?m)^\| .+ \| (.+) \|$", page.partition("| held by |")[2].partition("\n\n")[0])
+    rows = re.findall(r"(?m)^\| .+ \| (.+) \|$", page.partition("| checked by |")[2].partition("\n\n")[0])
     tests = {name for file in folder.glob("test_*.py") for name in re.findall(r"(?m)^def (test_\w+)", file.read_text())}
     there = tests | {f"rules.{rule.__name__}" for rule in (*rules.RULES, rules.locks, rules.fence, rules.triggers)}
     assert len(rows) > 20
