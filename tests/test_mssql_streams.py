@@ -164,7 +164,7 @@ def test_all_is_published_in_one_transaction(server: Server, design: dict[str, A
     assert staging.publish(queue, WRITE, [one], writer="query", batch=5) == 2
     (published,) = sent_with(server, "rowcount_big")
     assert published[:3] == (WRITE, json.dumps([TOKEN]), "me")
-    (noted,) = sent_with(server, "into tq_work__turns") if design else [None]
+    noted, *_ = sent_with(server, "into tq_work__turns") if design else [None]  # a promotion may note again
     assert noted == ((WRITE, json.dumps([TOKEN]), "") if design else None)
     ended = server.texts().index("commit transaction")
     assert server.texts()[0] == "begin transaction"

@@ -211,7 +211,9 @@ def test_the_scheduler_goes_on_when_the_server_is_back(
     queue = db.create_queue("work")
     minutely = Schedule("minutely", "work", "* * * * *", "tick")
     # As if it had last been due then.
-    schedule.state(context_of(queue), minutely.name, "* * * * * UTC", datetime(2020, 1, 1, tzinfo=UTC))
+    schedule.state(
+        context_of(queue), minutely.name, schedule.line_of("work", "* * * * *", "UTC"), datetime(2020, 1, 1, tzinfo=UTC)
+    )
     scheduler = Scheduler(db, [])
     last = Schedule.last
 

@@ -206,6 +206,8 @@ def test_a_worker_pushes_what_is_due(db: Database, queue: Queue) -> None:
 
     worker.every("* * * * *", "work", "tick", name="minutely")
     # As if it had last been due years ago.
-    schedule.state(context_of(queue), "minutely", "* * * * * UTC", datetime(2020, 1, 1, tzinfo=UTC))
+    schedule.state(
+        context_of(queue), "minutely", schedule.line_of("work", "* * * * *", "UTC"), datetime(2020, 1, 1, tzinfo=UTC)
+    )
     with working(worker, db):
         assert done.wait(PATIENCE)
