@@ -68,8 +68,9 @@ def observed(rows: DataFrame, name: str = OBSERVED) -> DataFrame:
         return rows
     if "id" not in rows.columns:
         raise BadInput(
-            "The rows have a column error but no column id, which identifies the failed message.",
-            "Keep the id of the message, or give the column another name.",
+            "The rows have a column error, of the function or of a rule in expect=, but no column id, which identifies "
+            "the failed message.",
+            "Keep the id of the message; a sink that has no such column gets transform=lambda rows: rows.drop('id').",
         )
     failed = f.when(f.col(ERROR).isNotNull(), f.col("id"))
     return rows.observe(name, f.size(f.collect_set(failed)).alias("failed"), f.max(failed).alias("last_id"))
