@@ -26,6 +26,7 @@ from tablequeue.worker.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from tablequeue.spark.pipeline import Pipeline, Progress
+    from tablequeue.spark.pipeline.status import StatusFile
 
 # Seconds between two reports of progress, if there is no terminal.
 EVERY = 5.0
@@ -83,10 +84,9 @@ def run(settings: Settings, /, file: str, available_now: bool, trigger: float, *
     """
     chosen = _load(settings, file)
     from tablequeue.spark import pipeline as pipelines
-    from tablequeue.spark.pipeline.status import StatusFile
 
     with _running(settings, chosen, lasting=not available_now, **options) as (given, folder):
-        noted, watch = StatusFile(_beside(folder) / STATUS), given["watch"]
+        noted, watch = _status_file(folder), given["watch"]
 
         def noting(progress: Sequence[Progress]) -> None:
             noted.note(progress)
@@ -110,11 +110,9 @@ def status(settings: Settings, file: str, checkpoints: str | None) -> None:
     Run it where the pipeline runs: it reads a file that `pipeline run` writes each second beside the checkpoints.
     """
     chosen = _load(settings, file)
-    from tablequeue.spark.pipeline.status import StatusFile
     from tablequeue.spark.pipeline.status import status as status_of
 
-    folder = checkpoints or f"checkpoints/{chosen.name}"
-    noted = status_of(chosen, StatusFile(_beside(folder) / STATUS))
+    noted = status_of(chosen, _status_file(_folder(chosen, checkpoints)))
     state = {"running": noted.running, "noted_at": noted.at}
     if settings.json:
         for stage in noted.stages:
@@ -191,7 +189,7 @@ def _running(
     flags = {"spark.jars": jars, "spark.jars.packages": packages, "spark.ui.enabled": "true" if ui else None}
     settled = chosen.conf | check_conf(given) | {name: value for name, value in flags.items() if value is not None}
     logs.configure(as_json=settings.json)
-    folder = checkpoints or f"checkpoints/{chosen.name}"
+    folder = _folder(chosen, checkpoints)
     stop = Event()
     watched = Watched(chosen, stop)
     with (
@@ -239,6 +237,16 @@ def _session(name: str, master: str, lasting: bool, checkpoints: str, conf: Mapp
             yield spark
         finally:
             spark.stop()
+
+
+def _folder(chosen: Pipeline, checkpoints: str | None) -> str:
+    return checkpoints or f"checkpoints/{chosen.name}"
+
+
+def _status_file(checkpoints: str) -> StatusFile:
+    from tablequeue.spark.pipeline.status import StatusFile
+
+    return StatusFile(_beside(checkpoints) / STATUS)
 
 
 def _beside(checkpoints: str) -> Path:

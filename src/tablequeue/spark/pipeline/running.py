@@ -18,6 +18,7 @@ from tablequeue.bulk import stream
 from tablequeue.bulk.stream import Stream
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, StreamRefused, TablequeueError
+from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import culprits, failures, refusals, rejects
 from tablequeue.spark.pipeline.archiving import RunningArchive
@@ -26,7 +27,7 @@ from tablequeue.spark.pipeline.refusals import failure
 from tablequeue.spark.pipeline.sinks import ToQueue, ToTopic
 from tablequeue.spark.pipeline.sources import FromQueue, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
-from tablequeue.spark.pipeline.status import lag_of
+from tablequeue.spark.pipeline.status import behind, lag_of, opened
 from tablequeue.spark.pipeline.writer import StageWriter
 from tablequeue.spark.settings import LOG, REDACTION, exposed_passwords
 from tablequeue.verbs.topics import Lag
@@ -124,8 +125,8 @@ class _RunningStage:
         self._stage = stage
         self._spark = spark
         self._options = options
-        self._database = database
-        self._queue = database.queue(stage.source.queue) if isinstance(stage.source, FromQueue) else None
+        self._source = opened(stage.source, database)
+        self._queue = self._source if isinstance(self._source, Queue) else None
         self._query: Any = None
         self._endless = False
         # The setting of the session by which the writer, which may be in another process, is told to stop.
@@ -286,7 +287,7 @@ class _RunningStage:
     def progress(self, *, recount: bool = False) -> Progress:
         self._update()
         if recount or monotonic() - self._lag_at > RECOUNT:
-            self._lag = lag_of(self._stage.source, self._database, self._offset, self._until)
+            self._lag = lag_of(self._source, self._offset, self._until)
             self._lag_at = monotonic()
             self._look_for_the_error()
         return Progress(
@@ -296,13 +297,12 @@ class _RunningStage:
             self._rate,
             self._failed,
             self._last_error,
-            self._written,
-            self._seconds,
-            self._dropped,
-            self._violations.copy(),
-            None if self._lag is None else self._lag.messages,
-            None if self._lag is None else self._lag.seconds,
-            self._offset,
+            written=self._written,
+            seconds=self._seconds,
+            dropped=self._dropped,
+            violations=self._violations.copy(),
+            offset=self._offset,
+            **behind(self._lag),
         )
 
     def _update(self) -> None:
@@ -310,10 +310,10 @@ class _RunningStage:
         if not last:
             return
         seen = -1 if self._batch is None else self._batch
-        # Each is a call of Spark: read all that Spark keeps only if the last one is not the next.
         if isinstance(self._stage.source, FromTopic):
             for end in [end for end in _ends(last) if "offset" in end][:1]:
                 self._offset, self._until = end["offset"], end.get("until")
+        # Each is a call of Spark: read all that Spark keeps only if the last one is not the next.
         for one in self._query.recentProgress if last.batchId > seen + 1 else [last]:
             # A batch without rows also has these figures: Spark runs it for what a watermark has closed.
             dropped = sum(each.numRowsDroppedByWatermark for each in one.stateOperators)

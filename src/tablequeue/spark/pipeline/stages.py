@@ -54,7 +54,7 @@ class Stage:
         return 2 if self.rejects is not None and isinstance(self.source, FromTopic) and self.source.schema else 1
 
     def rows(self, spark: SparkSession, database: Mapping[str, str]) -> DataFrame:
-        """Return the rows of the stage, and in columns of their own what is done with those that no sink gets."""
+        """Return the rows of the stage. Columns of ours say what is done with rows that no sink gets."""
         of_queue = isinstance(self.source, FromQueue)
         unfitting = None
         if self.reads == 2:

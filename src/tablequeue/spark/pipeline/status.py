@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
 from tablequeue.ext import context_of
+from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline.progress import Progress
 from tablequeue.spark.pipeline.sources import FromQueue, FromTopic, Source
 from tablequeue.spark.pipeline.stages import Pipeline
+from tablequeue.topic import Subscription, Topic
 from tablequeue.verbs import topics
 from tablequeue.verbs.topics import Lag
 
@@ -25,21 +27,37 @@ from tablequeue.verbs.topics import Lag
 EVERY = 1.0
 
 
-def lag_of(source: Source, database: Database, offset: int | None, until: int | None = None) -> Lag | None:
-    """Return how far a stage is behind its source: at an offset of a topic, behind its end or that of a replay."""
+Opened = Queue | Subscription | Topic | None
+"""What a stage reads; None: another source of Spark."""
+
+
+def opened(source: Source, database: Database) -> Opened:
+    """Open what a stage reads. A look at it again and again needs no other look into the catalogue then."""
     if isinstance(source, FromQueue):
-        stats = database.queue(source.queue).stats()
+        return database.queue(source.queue)
+    if isinstance(source, FromTopic):
+        topic = database.topic(source.topic)
+        return topic if source.subscription is None else topic.subscription(source.subscription)
+    return None
+
+
+def lag_of(source: Opened, offset: int | None, until: int | None = None) -> Lag | None:
+    """Return how far a stage is behind its source: at an offset of a topic, behind its end or that of a replay."""
+    if isinstance(source, Queue):
+        stats = source.stats()
         return Lag(stats.ready, stats.oldest_age)
-    if not isinstance(source, FromTopic):
+    if isinstance(source, Subscription):
+        return source.lag()
+    if source is None or offset is None:
         return None
-    topic = database.topic(source.topic)
-    if source.subscription is not None:
-        return topic.subscription(source.subscription).lag()
-    if offset is None:
-        return None
-    context = context_of(topic)
-    behind = max(0, (until or topics.bounds(context).end) - offset)
-    return Lag(behind, topics.age(context, offset) if behind else None)
+    context = context_of(source)
+    number = max(0, (until or topics.bounds(context).end) - offset)
+    return Lag(number, topics.age(context, offset) if number else None)
+
+
+def behind(lag: Lag | None) -> dict[str, Any]:
+    """Return the values of `Progress` for a lag."""
+    return {"lag": lag and lag.messages, "lag_seconds": lag and lag.seconds}
 
 
 class Noted(NamedTuple):
@@ -97,10 +115,6 @@ def status(pipeline: Pipeline, file: StatusFile) -> Noted:
         stages = []
         for one in noted.stages:
             stage = pipeline.stages.get(one.stage)
-            lag = lag_of(stage.source, database, one.offset) if stage else None
-            stages.append(
-                replace(one, lag=None, lag_seconds=None)
-                if lag is None
-                else replace(one, lag=lag.messages, lag_seconds=lag.seconds)
-            )
+            lag = lag_of(opened(stage.source, database), one.offset) if stage else None
+            stages.append(replace(one, **behind(lag)))
     return noted._replace(stages=stages)
