@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 # The most marks of an axis.
@@ -91,18 +92,18 @@ def _steps(first: datetime, end: datetime) -> Iterator[tuple[float, Callable[[],
     """Yield steps, and the times at which they end; these begin before `first`."""
     day = first.replace(hour=0, minute=0, second=0, microsecond=0)
     for step in _WITHIN_A_DAY:
-        yield step, lambda step=step: _even(first, end, day, timedelta(seconds=step))  # type: ignore[misc]
+        yield step, partial(_even, first, end, day, timedelta(seconds=step))
     for days in (1, 2, 5, 10):
-        yield (
-            days * 86400,
-            lambda days=days: (  # type: ignore[misc]
-                time
-                for time in _even(day, end, day, timedelta(days=1))
-                if (time.day - 1) % days == 0 and (days == 1 or time.day < 31)
-            ),
-        )
+        yield days * 86400, partial(_days, day, end, days)
     for months in (1, 2, 3, 6, *(12 * years for years in (1, 2, 5, 10, 50, 100, 1000, 10_000))):
-        yield months * 30 * 86400, lambda months=months: _months(first, end, months)  # type: ignore[misc]
+        yield months * 30 * 86400, partial(_months, first, end, months)
+
+
+def _days(day: datetime, end: datetime, number: int) -> Iterator[datetime]:
+    """Yield every so many days of each month, from its first one on."""
+    for time in _even(day, end, day, timedelta(days=1)):
+        if (time.day - 1) % number == 0 and (number == 1 or time.day < 31):
+            yield time
 
 
 def _even(first: datetime, end: datetime, start: datetime, step: timedelta) -> Iterator[datetime]:
