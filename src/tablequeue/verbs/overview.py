@@ -98,10 +98,11 @@ class Overview:
         for first in range(0, len(tables), AT_ONCE):
             some = tables[first : first + AT_ONCE]
             for table, rows in self._rows("holding", some).items():
-                for who, number, *moments in rows:
-                    held[who or ""][table.name] = held[who or ""].get(table.name, 0) + int(number)
+                for consumer, number, *moments in rows:
+                    who = consumer or ""
+                    held[who][table.name] = held[who].get(table.name, 0) + int(number)
                     begun, claimed, ends = map(load, moments)
-                    times[who or ""].append((begun, claimed, ends))
+                    times[who].append((begun, claimed, ends))
             kept = [table for table in some if _keeps(table) and table.definition.kind == "queue"]
             for rows in self._rows("stats_finished", kept, age=length, n=FIRST).values():
                 for row in map(FinishedRow._make, rows):
@@ -147,8 +148,9 @@ class Overview:
     def _read(self, tables: Sequence[Table], length: float) -> list[Stats]:
         counts = self._rows("stats", tables)
         paused = self._rows("paused", tables)
-        pushed = self._rows("stats_pushed", [*filter(_keeps, tables)], age=length, n=FIRST)
-        finished = self._rows("stats_finished", [*filter(_keeps, tables)], age=length, n=FIRST)
+        kept = [*filter(_keeps, tables)]
+        pushed = self._rows("stats_pushed", kept, age=length, n=FIRST)
+        finished = self._rows("stats_finished", kept, age=length, n=FIRST)
         lost: dict[Table, list[Row]] = {}
         losing = [table for table in tables if table.definition.delivery == "at_most_once"]
         for lease in {table.definition.lease for table in losing}:

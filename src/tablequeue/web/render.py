@@ -64,9 +64,8 @@ class Site:
     def user_of(self, request: Request) -> str | None:
         """Return the name that the proxy gives the visitor; None without one."""
         name = request.headers.get(self.user_header, "") if self.user_header else ""
-        name = name.encode("latin-1").decode(
-            "utf-8", "replace"
-        )  # headers are bytes, which the framework read as Latin 1
+        # Headers are bytes, which the framework has read as Latin 1.
+        name = name.encode("latin-1").decode("utf-8", "replace")
         return "".join(filter(str.isprintable, name))[:LONGEST_USER] or None
 
 

@@ -80,15 +80,16 @@ class TaskAdmin(admin.ModelAdmin):
             self._change(request, queue, [message.id])
             return HttpResponseRedirect(request.path)
         value = results.value_of(queue, message.id) if message.state == "finished" else None
+        name = _names()[queue.name]
         context = {
             "queue": queue.name,
-            "name": _names()[queue.name],
+            "name": name,
             "message": message,
             "row": _row(queue, message),
             "payload": json.dumps(message.payload, indent=2, ensure_ascii=False, default=str),
             "value": json.dumps(value, indent=2, ensure_ascii=False) if message.state == "finished" else None,
             "may_change": self.has_change_permission(request),
-            "title": f"{_names()[queue.name]} {message.id}",
+            "title": f"{name} {message.id}",
         }
         return self._page(request, "task", context)
 

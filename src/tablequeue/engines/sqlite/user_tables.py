@@ -1,4 +1,4 @@
-"""Tables of the user on SQLite, the types of which are only preferences."""
+"""Tables of the user on SQLite, where the type of a column is only a preference."""
 
 from __future__ import annotations
 
