@@ -15,7 +15,7 @@ from tablequeue.ext import context_of
 from tablequeue.verbs.batches import progress_of_open
 from tests.crashes import Steps, open_stepping, standing_at
 from tests.servers import Place
-from tests.support import at, claimed, design_group
+from tests.support import at, claimed, design_group, looked
 
 ENGINES = ("sqlite", "postgresql", "mariadb", "mssql")
 THEN = ("called", "ended")
@@ -235,7 +235,7 @@ def go_through(act: Act, queue: Queue, steps: Steps) -> None:
     held = queue.pop_many(act.hold, lease=LEASE, now=at(1)) if act.hold else []
     assert len(held) == act.hold
     steps.armed = True
-    act.act(queue, held)
+    act.act(looked(queue), held)
     steps.step("returned")
     steps.armed = False
 

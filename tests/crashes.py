@@ -24,7 +24,7 @@ from tablequeue.engines.runner import Runner
 from tablequeue.ext import context_of
 from tablequeue.verbs.claim import leased
 from tests.servers import Place
-from tests.support import at
+from tests.support import at, looked
 
 # The name of the consumer or producer that dies, the same in each run of a verb.
 NAME = "the dead"
@@ -365,7 +365,7 @@ def begin(verb: Verb, queue: Queue, engine: sa.Engine, steps: Steps) -> Moment:
     lease = None if queue.definition.delivery == "at_most_once" else LEASE
     held = queue.pop_many(verb.hold, lease=lease, same_group=verb.in_run, now=at(1)) if verb.hold else []
     assert len(held) == verb.hold
-    return Moment(queue, held, engine, steps)
+    return Moment(looked(queue), held, engine, steps)
 
 
 def go_through(verb: Verb, moment: Moment) -> Any:

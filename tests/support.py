@@ -55,6 +55,16 @@ def idle(opened: Any) -> Any:
     return opened
 
 
+def looked(opened: Any) -> Any:
+    """Return the handle of a queue, a topic or a batch as it is when it has just read its definition, for an hour.
+
+    So that its calls send the same statements, however slow the machine is.
+    """
+    context = opened._context
+    context.next_look = context.looked + 3600
+    return opened
+
+
 def design_group(queue: Queue, group: str) -> dict[str, Any]:
     """Return the option of push that names the group, if the queue has groups."""
     return {"group": group} if queue.definition.groups else {}
