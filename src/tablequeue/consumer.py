@@ -128,12 +128,7 @@ class Consumer:
     def complete(
         self, message: Claim, *, result: Any = None, connection: Connection | None = None, now: datetime | None = None
     ) -> None:
-        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
-
-        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
-
-        `LeaseLost`, and no change, if the claim is no longer held.
-        """
+        """Complete the message; see `Claim.complete`."""
         finish.complete(
             self._context.current(connection), (message,), now, connection, None if result is None else (result,)
         )
@@ -164,17 +159,7 @@ class Consumer:
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> FailedState:
-        """Fail the attempt: keep the error, and retry the message later.
-
-        error      a string, or an exception whose traceback is kept; see `Claim.fail`.
-        retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
-        retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
-        connection, now   see `Consumer`.
-
-        Returns the new state of the message: `scheduled`, `ready` or `dead`; `cancelled` if it was cancelled meanwhile;
-        `lost` where delivery is at most once.
-        `LeaseLost`, and no change, if the claim is no longer held.
-        """
+        """Fail the attempt: keep the error, and retry the message later; return its new state. See `Claim.fail`."""
         (state,) = finish.fail(self._context.current(connection), (message,), error, retry_in, retry, now, connection)
         return state
 
@@ -199,10 +184,7 @@ class Consumer:
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Connection | None = None, now: datetime | None = None
     ) -> None:
-        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count.
-
-        `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
-        """
+        """Give the message back unprocessed: it is ready after `delay`. See `Claim.release`."""
         finish.release(self._context.current(connection), (message,), delay, now, connection)
 
     def release_many(
@@ -224,13 +206,7 @@ class Consumer:
         connection: Connection | None = None,
         now: datetime | None = None,
     ) -> datetime:
-        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
-
-        The lease of the queue if none is given. With 0 the lease is lost, and the message is ready when the call
-        returns; its attempt counts. With `connection=` it becomes ready after the commit, when a claim of any consumer
-        next sweeps the queue. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is
-        at most once.
-        """
+        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end; see `Claim.extend`."""
         (end,) = finish.extend(self._context.current(connection), (message,), lease, now, connection)
         return end
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from tablequeue.consumer import Consumer
 from tablequeue.model.batch import OnDead
@@ -23,6 +23,22 @@ from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.push import OnConflict, Options
 
 
+class PushOptions(TypedDict, total=False):
+    """The options that `Queue.push` and `Queue.push_many` have in common; `Queue.push` explains them."""
+
+    delay: Duration | None
+    due: datetime | None
+    priority: int | None
+    group: str | None
+    unique_for: Duration | None
+    headers: Mapping[str, Any] | None
+    expires: Duration | None
+    after: Iterable[Dependency] | None
+    on_dead: OnDead
+    connection: Connection | None
+    now: datetime | None
+
+
 class Queue(Consumer):
     """A queue. Made by `Database.create_queue` or `Database.queue`; safe to share between threads.
 
@@ -36,38 +52,13 @@ class Queue(Consumer):
         self,
         payload: Any,
         *,
-        delay: Duration | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        group: str | None = None,
         key: str | None = None,
-        unique_for: Duration | None = None,
         on_conflict: Literal["raise", "return", "renew"] = "raise",
-        headers: Mapping[str, Any] | None = None,
-        expires: Duration | None = None,
-        after: Iterable[Dependency] | None = None,
-        on_dead: OnDead = "wait",
-        connection: Connection | None = None,
-        now: datetime | None = None,
+        **options: Unpack[PushOptions],
     ) -> int: ...
     @overload
     def push(
-        self,
-        payload: Any,
-        *,
-        delay: Duration | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        group: str | None = None,
-        key: str | None = None,
-        unique_for: Duration | None = None,
-        on_conflict: OnConflict,
-        headers: Mapping[str, Any] | None = None,
-        expires: Duration | None = None,
-        after: Iterable[Dependency] | None = None,
-        on_dead: OnDead = "wait",
-        connection: Connection | None = None,
-        now: datetime | None = None,
+        self, payload: Any, *, key: str | None = None, on_conflict: OnConflict, **options: Unpack[PushOptions]
     ) -> int | None: ...
     def push(
         self,
@@ -126,36 +117,12 @@ class Queue(Consumer):
         self,
         payloads: Iterable[Any],
         *,
-        delay: Duration | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        group: str | None = None,
-        unique_for: Duration | None = None,
         on_conflict: Literal["raise", "return", "renew"] = "raise",
-        headers: Mapping[str, Any] | None = None,
-        expires: Duration | None = None,
-        after: Iterable[Dependency] | None = None,
-        on_dead: OnDead = "wait",
-        connection: Connection | None = None,
-        now: datetime | None = None,
+        **options: Unpack[PushOptions],
     ) -> list[int]: ...
     @overload
     def push_many(
-        self,
-        payloads: Iterable[Any],
-        *,
-        delay: Duration | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        group: str | None = None,
-        unique_for: Duration | None = None,
-        on_conflict: OnConflict,
-        headers: Mapping[str, Any] | None = None,
-        expires: Duration | None = None,
-        after: Iterable[Dependency] | None = None,
-        on_dead: OnDead = "wait",
-        connection: Connection | None = None,
-        now: datetime | None = None,
+        self, payloads: Iterable[Any], *, on_conflict: OnConflict, **options: Unpack[PushOptions]
     ) -> list[int | None]: ...
     def push_many(
         self,
@@ -386,4 +353,4 @@ class Queue(Consumer):
         )
 
 
-__all__ = ["OnConflict", "Queue"]
+__all__ = ["OnConflict", "PushOptions", "Queue"]

@@ -1,9 +1,8 @@
 """The same verbs for asyncio, on one implementation underneath."""
 
-from tablequeue.aio.batch import AsyncBatch
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
 from tablequeue.aio.database import THREADS, AsyncDatabase, connect
-from tablequeue.aio.queue import AsyncQueue
+from tablequeue.aio.queue import AsyncBatch, AsyncQueue
 from tablequeue.aio.topic import AsyncSubscription, AsyncTopic
 
 __all__ = [

@@ -1,35 +1,27 @@
-"""What async queues and subscriptions have in common: `AsyncConsumer`, its claims, and how all async verbs are called.
-
-Each call runs its synchronous verb in a thread (threads.py has the cost), so that waiting for the database never holds
-up the event loop. With `connection=` it runs on the caller's async driver instead, in SQLAlchemy's `run_sync`.
-
-Over 400 lines, because they are the signatures of one class, verb by verb as in consumer.py.
-"""
+"""What async queues and subscriptions have in common: `AsyncConsumer`, and `AsyncClaim`, a popped message."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial, wraps
+from inspect import Signature, signature
 from time import monotonic
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tablequeue.aio.threads import Threads
+from tablequeue.aio.verbs import AsyncVerbs, same
 from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.consumer import Consumer
-from tablequeue.errors import BadInput, Empty, TablequeueError
+from tablequeue.errors import Empty, TablequeueError
 from tablequeue.ext import context_of
-from tablequeue.model.connection import Connection, own_session
+from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
 from tablequeue.model.message import AttemptError, Claim, checked_claims
-from tablequeue.model.options import AlterOptions
 from tablequeue.model.pacing import Duration, in_seconds
-from tablequeue.model.states import FailedState
 from tablequeue.observe import telemetry
-from tablequeue.topic import Topic
 from tablequeue.verbs import finish
 from tablequeue.verbs.claim import SameGroup, check_prefetch
 from tablequeue.verbs.context import seconds
@@ -37,60 +29,11 @@ from tablequeue.verbs.wait import INFINITE
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Own = TypeVar("Own", bound=Consumer | Topic)
 OwnConsumer = TypeVar("OwnConsumer", bound=Consumer)
 
 
-class AsyncVerbs(Generic[Own]):
-    """The verbs of a queue or a topic, as calls in threads."""
-
-    def __init__(self, own: Own, threads: Threads) -> None:
-        self._own: Own = own
-        self._threads = threads
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self._own)[1:]}"
-
-    @property
-    def name(self) -> str:
-        return self._own.name
-
-    async def _call(
-        self,
-        run: Callable[[Callable[[], T]], Coroutine[Any, Any, T]],
-        verb: Callable[..., T],
-        *args: Any,
-        connection: Any = None,
-        **options: Any,
-    ) -> T:
-        """The verb in a thread, by `run`; or in the caller's transaction."""
-        if connection is None:
-            return await run(partial(verb, *args, **options))
-        return await self._within(connection, verb, *args, **options)
-
-    @staticmethod
-    async def _within(connection: Any, verb: Callable[..., T], *args: Any, **options: Any) -> T:
-        connection = own_session(connection)
-        if not hasattr(connection, "run_sync"):
-            raise BadInput(
-                f"connection is a {type(connection).__name__}.", "Pass a SQLAlchemy AsyncConnection or AsyncSession."
-            )
-        return await connection.run_sync(lambda sync: verb(*args, connection=sync, **options))
-
-
-def same(verb: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Make a verb of an async class of its namesake: the same parameters, types and docstring."""
-
-    @wraps(verb)
-    async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        # By its name: a subscription has a verb of its own for some of a queue's.
-        return await self._call(self._threads.run, getattr(self._own, verb.__name__), *args, **options)
-
-    return awaited
-
-
 def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[AsyncClaim, P], Coroutine[Any, Any, T]]:
-    """Make a verb of `AsyncClaim` of one of `Claim`."""
+    """Make a verb of `AsyncClaim` of the verb of `Claim` with that name."""
 
     @wraps(verb)
     async def awaited(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
@@ -104,11 +47,6 @@ def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[As
 def _cancelled(message: Claim) -> bool:
     """Whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
     return message.cancelled
-
-
-def _checked(message: AsyncClaim) -> AsyncClaim:
-    (claim,) = checked_claims((message,), AsyncClaim)
-    return claim
 
 
 def _claims(messages: Iterable[AsyncClaim]) -> list[Claim]:
@@ -164,6 +102,44 @@ class AsyncClaim:
     raise_if_cancelled = _finish(Claim.raise_if_cancelled)
 
 
+def _of_claim(
+    verb: Callable[Concatenate[Any, Claim, P], T],
+) -> Callable[Concatenate[Any, AsyncClaim, P], Coroutine[Any, Any, T]]:
+    """Make a verb of `AsyncConsumer`, about one claim, of the verb of `Consumer` with that name."""
+
+    @wraps(verb)
+    async def awaited(self: Any, /, message: AsyncClaim, *args: P.args, **options: P.kwargs) -> T:
+        (claim,) = _claims((message,))
+        return await self._call(self._threads.run_to_end, getattr(self._own, verb.__name__), claim, *args, **options)
+
+    finishing: Any = awaited
+    finishing.__signature__ = _shown(verb)
+    return finishing
+
+
+def _of_claims(
+    verb: Callable[Concatenate[Any, Iterable[Claim], P], T],
+) -> Callable[Concatenate[Any, Iterable[AsyncClaim], P], Coroutine[Any, Any, T]]:
+    """Make a verb of `AsyncConsumer`, about several claims, of the verb of `Consumer` with that name."""
+
+    @wraps(verb)
+    async def awaited(self: Any, /, messages: Iterable[AsyncClaim], *args: P.args, **options: P.kwargs) -> T:
+        run, own = self._threads.run_to_end, getattr(self._own, verb.__name__)
+        return await self._call(run, own, _claims(messages), *args, **options)
+
+    finishing: Any = awaited
+    finishing.__signature__ = _shown(verb)
+    return finishing
+
+
+def _shown(verb: Callable[..., Any]) -> Signature:
+    """Return the signature of the async verb for help(): it takes an `AsyncClaim`."""
+    sync = signature(verb)
+    own, claims, *options = sync.parameters.values()
+    claims = claims.replace(annotation=claims.annotation.replace("Claim", "AsyncClaim"))
+    return sync.replace(parameters=[own, claims, *options])
+
+
 class AsyncConsumer(AsyncVerbs[OwnConsumer]):
     """`Consumer` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase.consumer`.
 
@@ -176,12 +152,16 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
     """
 
     @property
+    def name(self) -> str:
+        return self._own.name
+
+    @property
     def definition(self) -> Definition:
         return self._own.definition
 
     @property
     def table(self) -> str:
-        """The name of its table, which it keeps when it is renamed, and which nothing else ever has."""
+        """The name of its table, which it keeps when it is renamed, and which no other queue ever gets."""
         return self._own.table
 
     # -- consuming -------------------------------------------------------------------------------------------------
@@ -215,128 +195,16 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
         """
         return await self._pop(n, lease, same_group, completing, None, now)
 
-    async def complete(
-        self,
-        message: AsyncClaim,
-        *,
-        result: Any = None,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
-
-        `result` is that of `Consumer.complete`. `LeaseLost`, and no change, if the claim is no longer held.
-        """
-        await _checked(message).complete(result=result, connection=connection, now=now)
-
-    async def complete_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        *,
-        results: Sequence[Any] | None = None,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
-        claims, run = _claims(messages), self._threads.run_to_end
-        await self._call(run, self._own.complete_many, claims, results=results, connection=connection, now=now)
-
-    async def fail(
-        self,
-        message: AsyncClaim,
-        error: str | BaseException = "",
-        *,
-        retry_in: Duration | None = None,
-        retry: bool = True,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> FailedState:
-        """Fail the attempt: keep the error, and retry the message later; return its new state. See `Consumer.fail`."""
-        return await _checked(message).fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
-
-    async def fail_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        error: str | BaseException = "",
-        *,
-        retry_in: Duration | None = None,
-        retry: bool = True,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> list[FailedState]:
-        """Fail the attempts of a batch in one round trip; return the new states in the same order.
-
-        `LeaseLost.ids` names the messages that are no longer held. See `Consumer.fail_many`.
-        """
-        claims, run = _claims(messages), self._threads.run_to_end
-        options: dict[str, Any] = {"retry_in": retry_in, "retry": retry, "now": now}
-        return await self._call(run, self._own.fail_many, claims, error, connection=connection, **options)
-
-    async def release(
-        self,
-        message: AsyncClaim,
-        *,
-        delay: Duration = 0,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count."""
-        await _checked(message).release(delay=delay, connection=connection, now=now)
-
-    async def release_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        *,
-        delay: Duration = 0,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
-        claims, run = _claims(messages), self._threads.run_to_end
-        await self._call(run, self._own.release_many, claims, delay=delay, connection=connection, now=now)
-
-    async def extend(
-        self,
-        message: AsyncClaim,
-        lease: Duration | None = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> datetime:
-        """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end."""
-        return await _checked(message).extend(lease, connection=connection, now=now)
-
-    async def report_progress(
-        self,
-        message: AsyncClaim,
-        fraction: float,
-        detail: Any = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Report how much of the work on a claimed message is done; see `Claim.progress`."""
-        await _checked(message).progress(fraction, detail, connection=connection, now=now)
-
-    async def is_cancelled(self, message: AsyncClaim) -> bool:
-        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-        return await _checked(message).cancelled()
-
-    async def extend_many(
-        self,
-        messages: Iterable[AsyncClaim],
-        lease: Duration | None = None,
-        *,
-        connection: Connection | None = None,
-        now: datetime | None = None,
-    ) -> list[datetime]:
-        """Extend the leases of a batch in one round trip; return their new ends in the same order.
-
-        `LeaseLost.ids` names the messages that are no longer held. See `Consumer.extend_many`.
-        """
-        claims, run = _claims(messages), self._threads.run_to_end
-        return await self._call(run, self._own.extend_many, claims, lease, connection=connection, now=now)
-
+    complete = _of_claim(Consumer.complete)
+    complete_many = _of_claims(Consumer.complete_many)
+    fail = _of_claim(Consumer.fail)
+    fail_many = _of_claims(Consumer.fail_many)
+    release = _of_claim(Consumer.release)
+    release_many = _of_claims(Consumer.release_many)
+    extend = _of_claim(Consumer.extend)
+    extend_many = _of_claims(Consumer.extend_many)
+    report_progress = _of_claim(Consumer.report_progress)
+    is_cancelled = _of_claim(Consumer.is_cancelled)
     extend_held = same(Consumer.extend_held)
 
     @asynccontextmanager
@@ -398,23 +266,19 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
 
     # -- changing --------------------------------------------------------------------------------------------------
 
-    cancel = same(Consumer.cancel)  # a function that chooses is called in the thread
+    cancel = same(Consumer.cancel)  # it calls a function that chooses in the thread
     reschedule = same(Consumer.reschedule)
 
     # -- controlling -----------------------------------------------------------------------------------------------
 
-    async def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue. See `Consumer.alter`."""
-        await self._threads.run(partial(self._own.alter, **options))
-
+    alter = same(Consumer.alter)
     pause = same(Consumer.pause)
     resume = same(Consumer.resume)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     dead = same(Consumer.dead)
-    redrive = same(Consumer.redrive)  # a function that chooses is called in the thread
-
+    redrive = same(Consumer.redrive)
     purge_dead = same(Consumer.purge_dead)
     purge_history = same(Consumer.purge_history)
     purge = same(Consumer.purge)
@@ -459,7 +323,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
             return
 
 
-__all__ = ["AsyncClaim", "AsyncConsumer", "AsyncVerbs", "same"]
+__all__ = ["AsyncClaim", "AsyncConsumer"]
 
 
 def waiter_of(queue: AsyncConsumer[Any]) -> AsyncWaiter:

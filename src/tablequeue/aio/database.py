@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 import sqlalchemy as sa
 
 from tablequeue import database
-from tablequeue.aio.batch import AsyncBatch
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
-from tablequeue.aio.queue import AsyncQueue
+from tablequeue.aio.queue import AsyncBatch, AsyncQueue
 from tablequeue.aio.threads import Threads
-from tablequeue.aio.topic import AsyncSubscription, AsyncTopic, opens
+from tablequeue.aio.topic import AsyncSubscription, AsyncTopic
+from tablequeue.aio.verbs import AsyncVerbs, opens, same
 from tablequeue.database import Database
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing
 from tablequeue.queue import Queue
-from tablequeue.verbs.doctor import Finding
-from tablequeue.verbs.sizes import TableSize
 
 if TYPE_CHECKING:  # importing it needs greenlet, which only connection= and AsyncDatabase.engine need
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -56,12 +54,11 @@ async def connect(
     return AsyncDatabase(await asyncio.to_thread(opened), Threads(threads), given)
 
 
-class AsyncDatabase:
+class AsyncDatabase(AsyncVerbs[Database]):
     """`Database` for asyncio. Made by `connect`; `async with` closes it."""
 
     def __init__(self, own: Database, threads: Threads, given: AsyncEngine | None) -> None:
-        self._own = own
-        self._threads = threads
+        super().__init__(own, threads)
         self._given = given
 
     async def __aenter__(self) -> Self:
@@ -69,9 +66,6 @@ class AsyncDatabase:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self._own)[1:]}"
 
     @cached_property
     def engine(self) -> AsyncEngine:
@@ -117,58 +111,23 @@ class AsyncDatabase:
     create_topic = opens(Database.create_topic, AsyncTopic)
     topic = opens(Database.topic, AsyncTopic)
 
-    async def batch(self, id: int) -> AsyncBatch:
-        """Open a batch that was pushed; see `Database.batch`."""
-        return AsyncBatch(await self._threads.run(partial(self._own.batch, id)), self._threads)
-
-    async def queues(self) -> list[str]:
-        """Return the names of all queues, sorted."""
-        return await self._threads.run(self._own.queues)
-
-    async def subscriptions(self) -> list[str]:
-        """Return the names of all subscriptions, sorted, as `subscription` opens them: `events/mail`."""
-        return await self._threads.run(self._own.subscriptions)
-
-    async def topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return await self._threads.run(self._own.topics)
-
-    async def rename(self, old: str, new: str) -> None:
-        """Give a queue, a topic or a subscription another name; see `Database.rename`."""
-        await self._threads.run(partial(self._own.rename, old, new))
-
-    async def identity(self) -> str:
-        """Return the identity of the database; see `Database.identity`."""
-        return await self._threads.run(self._own.identity)
-
-    async def renew_identity(self) -> str:
-        """Declare the database a copy, which goes on by itself; see `Database.renew_identity`."""
-        return await self._threads.run(self._own.renew_identity)
-
-    async def has_schema(self) -> bool:
-        """Whether the schema that `connect` was given is there; see `Database.has_schema`."""
-        return await self._threads.run(self._own.has_schema)
+    batch = opens(Database.batch, AsyncBatch)
+    queues = same(Database.queues)
+    subscriptions = same(Database.subscriptions)
+    topics = same(Database.topics)
+    rename = same(Database.rename)
+    identity = same(Database.identity)
+    renew_identity = same(Database.renew_identity)
+    has_schema = same(Database.has_schema)
+    upgrade = same(Database.upgrade)
+    doctor = same(Database.doctor)
+    sizes = same(Database.sizes)
+    install_procedures = same(Database.install_procedures)
 
     @property
     def schema_version(self) -> int:
         """The version of the tables of a queue on this kind of database; see `Database.schema_version`."""
         return self._own.schema_version
-
-    async def upgrade(self) -> dict[str, int]:
-        """Bring the tables of all queues to the schema version of this tablequeue; see `Database.upgrade`."""
-        return await self._threads.run(self._own.upgrade)
-
-    async def doctor(self, name: str | None = None) -> list[Finding]:
-        """Find what endangers the queues on this database, each with its remedy; see `Database.doctor`."""
-        return await self._threads.run(partial(self._own.doctor, name))
-
-    async def sizes(self) -> list[TableSize]:
-        """Return the rows and the bytes of each table of the library; see `Database.sizes`."""
-        return await self._threads.run(self._own.sizes)
-
-    async def install_procedures(self, name: str) -> list[str]:
-        """Make or replace the stored procedures of a queue; see `Database.install_procedures`."""
-        return await self._threads.run(partial(self._own.install_procedures, name))
 
     async def close(self) -> None:
         """Wait for the calls that have begun, and close the connections. The database can still be used."""

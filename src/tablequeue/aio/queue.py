@@ -1,4 +1,4 @@
-"""A queue for asyncio: the verbs of an `AsyncConsumer`, and those that push, take and move."""
+"""A queue for asyncio: the verbs of an `AsyncConsumer`, and the verbs that push, take and move; and its batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from tablequeue.aio.batch import AsyncBatch
-from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer, same
+from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
+from tablequeue.aio.verbs import AsyncVerbs, same
 from tablequeue.aio.wait import wake
 from tablequeue.ext import context_of
 from tablequeue.model.batch import OnDead
@@ -19,11 +19,28 @@ from tablequeue.model.message import checked_claims
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import LiveState
 from tablequeue.queue import Queue
-from tablequeue.verbs.batches import Callback, MoreOfBatch, NewBatch, OpenBatch
+from tablequeue.verbs.batches import Batch, Callback, MoreOfBatch, NewBatch, OpenBatch
 from tablequeue.verbs.claim import SameGroup
 from tablequeue.verbs.maintain import Which
 from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.results import ResultWaiter
+
+
+class AsyncBatch(AsyncVerbs[Batch]):
+    """`Batch` for asyncio. Made by `AsyncDatabase.batch`."""
+
+    @property
+    def id(self) -> int:
+        return self._own.id
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue of its messages."""
+        return self._own.queue
+
+    progress = same(Batch.progress)
+    results = same(Batch.results)
+    cancel = same(Batch.cancel)
 
 
 class AsyncQueue(AsyncConsumer[Queue]):
@@ -157,8 +174,8 @@ class AsyncQueue(AsyncConsumer[Queue]):
             await self._threads.run(batches.close)
 
     async def purge(self, *, in_progress: bool = False) -> int:
-        """Delete every message that waits, and those in progress if told so; see `Queue.purge`."""
+        """Delete every message that waits; with `in_progress`, also messages in progress. See `Queue.purge`."""
         return await self._threads.run(partial(self._own.purge, in_progress=in_progress))
 
 
-__all__ = ["AsyncQueue"]
+__all__ = ["AsyncBatch", "AsyncQueue"]

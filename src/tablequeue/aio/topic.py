@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from functools import partial, wraps
-from inspect import signature
-from typing import Any, Concatenate, ParamSpec, TypeVar
-
-from tablequeue.aio.consumer import AsyncConsumer, AsyncVerbs, same
+from tablequeue.aio.consumer import AsyncConsumer
+from tablequeue.aio.verbs import AsyncVerbs, opens, same
 from tablequeue.model.definition import TopicDefinition
 from tablequeue.topic import Subscription, Topic
 
-A = TypeVar("A")
-P = ParamSpec("P")
-
-
-def opens(
-    verb: Callable[Concatenate[Any, P], Any], kind: type[A]
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, A]]:
-    """Make a verb of an async class of its namesake: the same, but that it returns the async object of that kind."""
-
-    @wraps(verb)
-    async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> A:
-        make: Any = kind
-        return make(await self._threads.run(partial(verb, self._own, *args, **options)), self._threads)
-
-    opener: Any = awaited
-    opener.__signature__ = signature(verb).replace(return_annotation=kind.__name__)  # for help()
-    return opener
-
 
 class AsyncSubscription(AsyncConsumer[Subscription]):
-    """`Subscription` for asyncio: those of an `AsyncConsumer`, and its own. Made by `AsyncTopic` or `AsyncDatabase`.
+    """`Subscription` for asyncio: the verbs of `AsyncConsumer`, and its own. Made by `AsyncTopic` or `AsyncDatabase`.
 
     A claim is never a part of a caller's transaction: `pop` has no `connection=` here. The finishing verbs have it.
     """
@@ -45,6 +23,10 @@ class AsyncTopic(AsyncVerbs[Topic]):
 
     `connection=`, and what a cancellation leaves, are those of `AsyncConsumer`.
     """
+
+    @property
+    def name(self) -> str:
+        return self._own.name
 
     @property
     def definition(self) -> TopicDefinition:

@@ -138,8 +138,8 @@ class Claim:
         self.payload = payload
         self.token = token
         self.reported: tuple[float, float]
-        """The time, on this process's monotonic clock, and the value of the last write of `progress`. Not set
-        before."""
+        """Of the last write of `progress`: the time on this process's monotonic clock, and the value. Not set before
+        the first write."""
 
     @classmethod
     def of(cls, queue: Consumer, id: int, token: str, attempt: int = 0) -> Self:
@@ -298,8 +298,9 @@ class Claim:
         """Have the lease end `lease` seconds (or a timedelta) from now, and return its new end.
 
         The lease of the queue if none is given. With 0 the lease is lost, and the message is ready when the call
-        returns; see `Consumer.extend`. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
-        delivery is at most once.
+        returns; its attempt counts. With `connection=` it becomes ready after the commit, when a claim of any consumer
+        next sweeps the queue. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is
+        at most once.
         """
         return self.queue.extend(self, lease, connection=connection, now=now)
 
