@@ -87,7 +87,7 @@ def test_no_command_makes_a_file(folder: Path, command: str) -> None:
 def test_what_no_command_makes_is_every_command(folder: Path) -> None:
     """Except commands that only print, run elsewhere, or create a queue."""
     tried = {command.split()[0] for command in COMMANDS} | {"sql", "serve", "sqs", "report", "pipeline", "demo"}
-    assert tried == {*main.names}
+    assert tried == {*main.modules}
 
 
 def test_queue_create_makes_the_file(folder: Path) -> None:

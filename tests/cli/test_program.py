@@ -65,7 +65,7 @@ def test_the_package_has_its_public_names_and_no_others() -> None:
         tablequeue.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_every_command_is_in_the_module_of_its_name() -> None:
+def test_every_command_is_in_its_module() -> None:
     with click.Context(main) as context:
         commands = [main.get_command(context, name) for name in main.list_commands(context)]
         assert [command and command.name for command in commands] == sorted(COMMANDS)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Database
-from tablequeue.cli.logs import JsonLines
+from tablequeue.cli.long_running import JsonLines
 from tests.cli.support import Run
 from tests.web.support import TOKEN, Client, bury
 

@@ -1,4 +1,4 @@
-"""The command line: one file for each command. To add one, write a file here, and add its name to COMMANDS."""
+"""The command line: a file for each command, or for several of a kind. A new command has a row in COMMANDS."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from tablequeue.cli.commands import Root, Settings
 
 __all__ = ["main"]
 
-# Each is a module here, with the command in it. It is imported when it is called, or listed.
-COMMANDS = tuple(
-    "queue topic push pop complete fail cancel reschedule peek dead move batch lost history archive "
-    "result work stats top doctor sizes stream pipeline serve sqs report sql upgrade database demo".split()
-)
+# The commands, each with the module here that has it. A module is imported when a command of it is called, or listed.
+COMMANDS = {
+    **dict.fromkeys(("complete", "fail", "cancel", "reschedule", "result"), "message"),
+    **dict.fromkeys(("database", "upgrade", "doctor", "sizes"), "database"),
+    "lost": "history",
+    **{
+        command: command
+        for command in "queue topic push pop peek dead move batch history archive work stats top stream pipeline serve "
+        "sqs report sql demo".split()
+    },
+}
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,4 +37,4 @@ def main(ctx: click.Context, url: str | None, schema: str | None, name: str | No
     settings.url, settings.schema, settings.name = url, schema, name
 
 
-main.names = COMMANDS
+main.modules = COMMANDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -127,16 +127,16 @@ class Group(_Shared, click.Group):
 class Root(Group):
     """The command line as a whole. Turns every error into a cause, a remedy, and an exit code."""
 
-    names: Sequence[str] = ()
-    """The commands, each in the module of its name."""
+    modules: Mapping[str, str] = {}
+    """The commands, each with the module of `tablequeue.cli` that has it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self.names)
+        return sorted(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.names:
+        if cmd_name not in self.modules:
             return None
-        command: click.Command = getattr(import_module(f"tablequeue.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"tablequeue.cli.{self.modules[cmd_name]}"), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

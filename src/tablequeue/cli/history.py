@@ -1,10 +1,10 @@
-"""`tablequeue history`: list and purge finished messages."""
+"""`tablequeue history` and `lost`: finished messages, and messages delivered at most once and never completed."""
 
 from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Group, Settings, confirm, report, yes
+from tablequeue.cli.commands import Command, Group, Settings, confirm, report, yes
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT, Age
 from tablequeue.verbs.readable import duration
@@ -51,3 +51,23 @@ def purge(settings: Settings, queue: str, older_than: float, yes: bool) -> None:
             yes, f"Delete every message of the history of {queue!r} that ended {duration(older_than)} ago or before?"
         )
         report(settings, "purged", source.purge_history(older_than))
+
+
+@click.command(cls=Command)
+@click.argument("queue")
+@click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Maximum number of messages.")
+@click.option(
+    "--older-than", type=float, help="Only messages popped at least this many seconds ago.  [default: the lease]"
+)
+@click.pass_obj
+def lost(settings: Settings, queue: str, number: int, older_than: float | None) -> None:
+    """Show the messages of QUEUE that were delivered at most once and never completed.
+
+    Messages that were just popped are left out: they may still be completed. The lowest ids come first.
+    """
+    with settings.queue(queue) as source:
+        messages = source.lost(number, older_than=older_than)
+        kind = source.definition.payload
+    print_messages(
+        settings, messages, kind, f"No message of {queue!r} is lost.", "id", "popped", "consumer", "last error"
+    )

@@ -16,9 +16,8 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from tablequeue.cli import logs
 from tablequeue.cli.commands import Group, Settings, needed_packages
-from tablequeue.cli.health import health_options, serving_health
+from tablequeue.cli.long_running import configure_logs, health_options, serving_health
 from tablequeue.cli.options import Position, Seconds
 from tablequeue.cli.output import one_line, print_json, print_table, table_of
 from tablequeue.errors import BadInput, TablequeueError
@@ -188,7 +187,7 @@ def _running(
     given = {name: value for name, _, value in (each.partition("=") for each in conf)}
     flags = {"spark.jars": jars, "spark.jars.packages": packages, "spark.ui.enabled": "true" if ui else None}
     settled = chosen.conf | check_conf(given) | {name: value for name, value in flags.items() if value is not None}
-    logs.configure(as_json=settings.json)
+    configure_logs(as_json=settings.json)
     folder = _folder(chosen, checkpoints)
     stop = Event()
     watched = Watched(chosen, stop)

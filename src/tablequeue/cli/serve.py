@@ -9,8 +9,8 @@ import socket
 import click
 import sqlalchemy as sa
 
-from tablequeue.cli import logs
 from tablequeue.cli.commands import Command, Settings, needed_packages
+from tablequeue.cli.long_running import configure_logs
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
@@ -59,7 +59,7 @@ def serve(
             click.echo(f"{_name(database)} at {public_url or url}" + ("" if allow_actions else ", read-only"))
             if token and not given:
                 click.echo(f"token: {token}")
-        logs.configure(as_json=settings.json)
+        configure_logs(as_json=settings.json)
         try:
             server(app).run(sockets=[listener])
         except KeyboardInterrupt:

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from tablequeue.cli import logs
 from tablequeue.cli.commands import Command, Settings, needed_packages
+from tablequeue.cli.long_running import configure_logs
 from tablequeue.cli.output import print_json
 from tablequeue.cli.serve import listening
 from tablequeue.database import Database
@@ -112,7 +112,7 @@ def sqs(
             print_json({"url": url})
         elif first:
             click.echo(f"SQS at {url}, region {region}")
-        logs.configure(as_json=settings.json)
+        configure_logs(as_json=settings.json)
         try:
             server(served, **options).run(sockets=[listener])
         except KeyboardInterrupt:

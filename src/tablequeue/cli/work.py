@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import click
 
-from tablequeue.cli import logs
 from tablequeue.cli.commands import Command, Settings
-from tablequeue.cli.health import health_options, serving_health
+from tablequeue.cli.long_running import configure_logs, health_options, serving_health
 from tablequeue.cli.options import COUNT, Seconds
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
@@ -82,7 +81,7 @@ def work(
     for name, value in given.items():
         if value is not None:
             setattr(worker, name, value)
-    logs.configure(as_json=settings.json)
+    configure_logs(as_json=settings.json)
     with settings.database() as database, serving_health(health_host, health_port, lambda: health(worker, database)):
         counts = worker.run(database, drain=drain)
     settings.emit(counts, ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing to do")
