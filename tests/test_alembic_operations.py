@@ -234,11 +234,11 @@ def test_what_autogenerate_proposes(place: Place) -> None:
             getattr(op, verb)(name, schema=place.schema, **options)
     place.open().create_queue("of_another_program")
     assert proposals(place, **declared) == []
-    declared["queues"] = {"emails": {"backoff": Backoff(cap=60)}, "failed": {"lease": 31}}
+    declared["queues"] = {"emails": {"backoff": Backoff(cap=60)}, "failed": {"lease": 31, "batches": True}}
     declared["subscriptions"]["events/audit"] = {}
     assert proposals(place, **declared) == [
         ("alter_queue", "emails", {"backoff": Backoff(cap=60), "dead_letter_to": None}),
-        ("alter_queue", "failed", {"lease": 31}),
+        ("alter_queue", "failed", {"lease": 31, "batches": True}),
         ("create_subscription", "events/audit", {"payload": "text", "number": 3}),
     ]
     for wrong, words in {

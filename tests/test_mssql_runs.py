@@ -91,6 +91,9 @@ LEFT_OUT: dict[str, str] = {
     r"spark/test_topic\.py::TestSequencing": "It takes the lock of PostgreSQL's sequencing.",
     r"test_connections\.py::test_(an_idle|a_server_that_becomes)": "It has no such time-out, and no such switch.",
     r"test_doctor\.py::test_(dead_rows|autovacuum)": POSTGRESQL,
+    r"test_alter_tables\.py::test_killed_between": MARIADB,
+    r"test_alter_tables\.py::test_(it_gives_up|another_queue|existing_procedures)": "Each of its waits has a limit; "
+    "it has no procedures of such queues.",
     r"test_least_rights\.py::test_a_search_path": POSTGRESQL,
     r"test_texts\.py::test_a_new_queue_without_statistics": POSTGRESQL,
     r"test_procedures\.py::test_the_check_notices": "MariaDB's procedures see to transactions themselves.",

@@ -395,14 +395,16 @@ class Consumer:
         """Change options of `create_queue` that need no change of the queue's tables.
 
         They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
-        `unique_for` and `results`; None, or False, switches an optional feature off. Given `labels` are set, and a
-        label with None is removed. Other options stay as they are. A change takes effect at once in this process, and
-        within a second in every other process that uses the queue, also for messages that were pushed before. A lease
-        that runs keeps its end. Messages in progress count for a limit. Existing stored procedures are made again.
+        `unique_for`, `results`, `batches` and `dependencies`; None, or False, switches an optional feature off, except
+        for the last two. Given `labels` are set, and a label with None is removed. Other options stay as they are. A
+        change takes effect at once in this process, and within a second in every other process that uses the queue,
+        also for messages that were pushed before. A lease that runs keeps its end. Messages in progress count for a
+        limit. Existing stored procedures are made again.
 
         `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
         a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
-        or `rate` waits for claims in transactions of callers.
+        or `rate` waits for claims in transactions of callers. `batches`, `expires` and `results` lock a table for a
+        moment: `Locked`, and no change, if a transaction of another program has it for longer than a second.
         """
         self._context.become(alter.alter(self._context.runner, self._context.table, options))
 

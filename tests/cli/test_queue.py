@@ -157,6 +157,7 @@ def test_alter_limits_and_features(run: Run) -> None:
     assert run("queue", "alter", "work", "--rate-burst", 2, code=2).stderr.endswith(
         "Give --rate too: the queue has none.\n"
     )
+    run("queue", "alter", "work", "--dependencies")
     run("queue", "alter", "work", *"--concurrency 3 --rate 5 --expires 60 --results --dead-letter-to failed".split())
     run("queue", "alter", "work", "--rate-burst", 2)
     shown = lines(run("queue", "show", "work", "--json"))[0]["definition"]

@@ -189,7 +189,7 @@ class AlterQueue(QueueOperation):
         database.consumer(self.name).alter(**self.options)
 
     def reverse(self) -> MigrateOperation:
-        return AlterQueue(self.name, self.schema, self.before or {})
+        return AlterQueue(self.name, self.schema, self.before) if self.before else KeepQueues("", self.schema, {})
 
 
 @Operations.register_operation("upgrade_queues")
@@ -212,7 +212,7 @@ class UpgradeQueues(QueueOperation):
 
 
 class KeepQueues(QueueOperation):
-    """The downgrade of an upgrade, which does not exist."""
+    """The downgrade of an upgrade, or of an option that cannot be switched off: it does not exist."""
 
     verb = "keep_queues"
 

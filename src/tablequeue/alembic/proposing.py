@@ -20,6 +20,7 @@ from tablequeue.errors import BadDefinition, SchemaTooOld
 from tablequeue.ext import context_of
 from tablequeue.model.definition import Definition, Kind, SubscriptionDefinition, TopicDefinition
 from tablequeue.model.names import number_in
+from tablequeue.model.options import LASTING
 from tablequeue.verbs.alter import altered
 
 # The options compared for each kind. A subscription has the other options from its topic.
@@ -64,7 +65,7 @@ def proposed(database: Database, schema: str | None, declared: list[Declared]) -
 def render(autogenerate: AutogenContext, operation: QueueOperation) -> str:
     """Return the line of the migration."""
     if isinstance(operation, KeepQueues):
-        return "pass  # the tables of queues keep their version: there is no downgrade"
+        return "pass  # the tables of queues keep what they have: there is no downgrade"
     options = {**operation.options} | ({"schema": operation.schema} if operation.schema else {})
     if any(map(is_dataclass, options.values())):
         autogenerate.imports.add("import tablequeue")
@@ -136,7 +137,7 @@ def _changes(declared: Declared, found: Definition) -> Iterator[QueueOperation]:
             f"{', '.join(changed)} of the topic {name!r} cannot be altered.", "Declare another topic with it."
         )
     change = AlterQueue(name, declared.schema, {field: getattr(wanted, field) for field in changed})
-    change.before = {field: getattr(found, field) for field in changed}
+    change.before = {field: getattr(found, field) for field in changed if field not in LASTING}
     with refusing(name):
         altered(found, change.options)  # refuses options that are a part of the tables
     yield change

@@ -302,7 +302,8 @@ def alter_options(command: F) -> F:
     """Add the options of `queue alter`: the options of a definition that can be altered, without defaults."""
     off = click.Choice([name.replace("_", "-") for name in _OFF])
     command = click.option("--off", type=off, multiple=True, help="Switch this off. May be repeated.")(command)
-    alterable = (*_RETRIES, "history", "dead_letter_to", "expires", "unique_for", "results", *_LIMITS)
+    features = ("dead_letter_to", "expires", "unique_for", "results", "batches", "dependencies")
+    alterable = (*_RETRIES, "history", *features, *_LIMITS)
     for name in reversed(alterable):
         command = _OPTIONS[name](command)
         option = command.__click_params__[-1]  # type: ignore[attr-defined]

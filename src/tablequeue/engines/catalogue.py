@@ -6,6 +6,9 @@ exists` would need the right to create even if the table exists, and on PostgreS
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import CREATE, OPERATIONS, UPGRADES, created_by, texts_for
@@ -13,6 +16,7 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.engines.table import Statements, Table
+from tablequeue.engines.texts import operations_of
 from tablequeue.model.definition import Definition
 from tablequeue.model.names import CATALOGUE
 
@@ -121,15 +125,13 @@ class Catalogue(Part):
                 there.append(create)
                 if change:
                     self._run(cursor, table, change, params)
-        for text in created_by(engine.name, now):
-            if text not in there:
-                self._alter(cursor, table, text, params)
+        self._alter_all(cursor, table, [text for text in created_by(engine.name, now) if text not in there], params)
         self._run(cursor, table, "redefine", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Upgrade the tables of a queue from one schema version to the next, `params["schema_version"]`."""
-        for text in texts_for(table.engine.name, UPGRADES[params["schema_version"]], conditions(table.definition)):
-            self._alter(cursor, table, text, params)
+        texts = texts_for(table.engine.name, UPGRADES[params["schema_version"]], conditions(table.definition))
+        self._alter_all(cursor, table, texts, params)
         self._run(cursor, table, "set_version", params)
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -145,6 +147,25 @@ class Catalogue(Part):
         if not all(self.has_table(cursor, table, {"table": names[word]}) for word in words):
             self.lock(cursor, table, params)
             self._run(cursor, table, text, params)
+
+    def _alter_all(self, cursor: Cursor, table: Table, texts: Iterable[str], params: Params) -> None:
+        """Run texts that change existing tables, each of which waits only shortly for transactions of others."""
+        with self._limited_waits(cursor, table):
+            for text in texts:
+                self._alter(cursor, table, text, params)
+
+    @contextmanager
+    def _limited_waits(self, cursor: Cursor, table: Table) -> Iterator[None]:
+        """Give up soon if another transaction has a table: on servers, all who need it later wait behind this wait."""
+        if "limit_waits" not in operations_of(table.engine.name):
+            yield
+            return
+        self._run(cursor, table, "limit_waits.begin", {})
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # after an error, PostgreSQL takes no statement, and sets it back by itself
+                self._run(cursor, table, "limit_waits.end", {})
 
     def _alter(self, cursor: Cursor, table: Table, text: str, params: Params) -> None:
         """Run one text that changes existing tables. Where each DDL commits, skip what was done before a crash."""

@@ -135,6 +135,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "redefine": Operation(
         Effect.DDL,
         {**_LOCKED, "resize_slots": "concurrency", "change_rate": "rate", "redefine": "", **_UNLOCKED},
+        others="limit_waits",
     ),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
     "renew_identity": Operation(Effect.DDL, _LOCKED | {"renew_identity": ""} | _UNLOCKED),

@@ -65,6 +65,8 @@ class AlterOptions(TypedDict, total=False):
     expires: Duration | None
     unique_for: Duration | None
     results: bool
+    batches: bool
+    dependencies: bool
     labels: Mapping[str, str | None]
 
 
@@ -74,12 +76,15 @@ ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
     "subscription": ("lease", "max_attempts", "backoff"),
     "topic": (),
 }
+# What `alter` cannot switch off: another process may use it at that moment, and nobody would look at its messages.
+LASTING = ("batches", "dependencies")
 
 
 def fixed(there: Definition, wanted: Definition) -> str | None:
     """Return the first option that `alter` cannot change to its value in the wanted definition; else None."""
     for field in dataclasses.fields(there):
         differs = getattr(there, field.name) != getattr(wanted, field.name)
-        if differs and field.name not in ALTERABLE[there.kind]:
+        ends = field.name in LASTING and getattr(there, field.name)
+        if differs and (ends or field.name not in ALTERABLE[there.kind]):
             return field.name
     return None if there.keeps_history == wanted.keeps_history else "history"

@@ -13,7 +13,7 @@ from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
 from tablequeue.model.definition import Definition
-from tablequeue.model.options import ALTERABLE, fixed
+from tablequeue.model.options import ALTERABLE, LASTING, fixed
 from tablequeue.verbs import catalogue, dead_letters
 from tablequeue.verbs.dependency_ends import awaited
 
@@ -85,7 +85,8 @@ def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
 def _fixed(there: Definition, wanted: Definition, name: str) -> BadDefinition:
     if there.kind == "subscription":
         return BadDefinition(f"{name} of a subscription cannot be altered.", "Subscribe anew under another name.")
+    why = "another process may use it now" if name in LASTING else "it is in the tables"
     return BadDefinition(
-        f"{name} cannot be altered from {getattr(there, name)!r} to {getattr(wanted, name)!r}: it is in the tables.",
+        f"{name} cannot be altered from {getattr(there, name)!r} to {getattr(wanted, name)!r}: {why}.",
         "Create another queue with it, move the messages there with `move`, drop this queue, and rename the other one.",
     )

@@ -28,7 +28,13 @@ from tablequeue.verbs.push import NOTHING, Encoded, encode, pushing
 from tablequeue.verbs.refusals import Refusal, check
 from tablequeue.verbs.results import WAITS
 
-BATCHES = Ways({"not batches": Refusal("The {queue} has no batches.", "Create a queue with batches=True.")})
+BATCHES = Ways(
+    {
+        "not batches": Refusal(
+            "The {queue} has no batches.", "Alter the queue, by alter(batches=True) or `queue alter --batches`."
+        )
+    }
+)
 
 Callback = tuple[str, Any]
 """The name of a queue of the same database, and the payload that is pushed to it."""

@@ -229,9 +229,17 @@ def drop(context: Context) -> None:
         context.engine.catalogue.lock(cursor, table, params)
         there = context.engine.catalogue.names(cursor, table, params)
         dead_letters.refuse_drop(name_in(there, table.table_name), there)
-        drop_within(context.engine, cursor, table)
+        drop_within(context.engine, cursor, _as_entered(table, there))
 
     context.run(drop, {})
+
+
+def _as_entered(table: Table, there: Sequence[NameRow]) -> Table:
+    """Return the table with the definition in its row of the catalogue: an altered queue may have more to drop."""
+    for row in there:
+        if table_in(row) == table.table_name:
+            return table.redefined(_definition(row.entry)[0], row.name, table.dead_letters)
+    return table
 
 
 def drop_within(engine: Engine, cursor: object, table: Table) -> None:
@@ -360,11 +368,16 @@ def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None)
             f"The queue {name!r} has schema version {version}; this tablequeue works with version {present}.",
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
-    values = json.loads(row.entry)
-    table_name = values.pop("table")
-    definition = definition_from(values)
+    definition, table_name = _definition(row.entry)
     topic = None
     if isinstance(definition, SubscriptionDefinition):
         of = TopicDefinition(payload=definition.payload)
         topic = engine.table(definition.topic, of, topic_table_of(table_name))
     return engine.table(name, definition, table_name, topic)
+
+
+def _definition(entry: str) -> tuple[Definition, str]:
+    """Return the definition and the name of the table in an entry of the catalogue."""
+    values = json.loads(entry)
+    table_name = values.pop("table")
+    return definition_from(values), table_name

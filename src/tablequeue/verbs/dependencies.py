@@ -47,7 +47,7 @@ HOLDS = Ways(
     {
         "not dependencies": Refusal(
             "The messages of the {queue} wait for no others.",
-            "Leave after out, or create a queue with dependencies=True.",
+            "Leave after out; or alter the queue, by alter(dependencies=True) or `queue alter --dependencies`.",
         )
     }
 )

@@ -15,6 +15,9 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.table import Statements, Table
 from tablequeue.model.names import HISTORY, PART
 
+# The errors of a statement that a crash has left done: of a key, a column or a trigger (1359).
+MADE_BEFORE = (ER.KEY_DOES_NOT_EXITS, ER.DUP_FIELDNAME, ER.DUP_KEYNAME, 1359)
+
 
 class MySQLCatalogue(Catalogue):
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -27,7 +30,11 @@ class MySQLCatalogue(Catalogue):
             try:
                 cursor.execute(statement, params)
             except pymysql.Error as error:
-                if number_of(error) not in (ER.KEY_DOES_NOT_EXITS, ER.DUP_FIELDNAME, ER.DUP_KEYNAME):
+                if number_of(error) == ER.LOCK_WAIT_TIMEOUT:
+                    # One of ours: others wait behind it, so it is not tried again at once.
+                    words = ("Another transaction has a table of the queue.", "Try again when it has ended.")
+                    raise errors.Locked(*words) from error
+                if number_of(error) not in MADE_BEFORE:
                     raise
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:

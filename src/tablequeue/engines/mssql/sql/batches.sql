@@ -1,7 +1,8 @@
 -- Batches: messages with a callback, which is pushed when all of them are finished.
 
 -- name: create_batches
--- What a queue with batches has in addition: an index shows which messages of a batch are left. State is not in its
+-- What a queue with batches has in addition: each message may name its batch. An index shows which messages of a batch
+-- are left. State is not in its
 -- key: an entry would move when the state changes, and without READ_COMMITTED_SNAPSHOT a look could miss it. It is
 -- unique, because a key that is not has the columns of the clustered index behind it, and the due time is one of them
 -- in a due queue. A second index has the dead letters. A message that is completed takes its membership with it, so
@@ -12,7 +13,10 @@
 -- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
 -- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
 -- The trigger inserts with the rights of the owner of the tables.
+-- Each batch of statements is compiled as a whole, so the column has one of its own.
 -- Runs in one transaction: a crash leaves nothing.
+alter table {queue} add batch_id bigint null;
+go
 if object_id(N'{batches}', N'U') is null
 begin
     create table {batches} (
@@ -60,8 +64,10 @@ begin
 end;
 
 -- name: create_batch_results
--- What a queue with batches has in addition if it keeps results: an index of the results of a batch.
+-- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
 -- Runs in one transaction: a crash leaves nothing.
+if col_length(N'{results}', N'batch_id') is null alter table {results} add batch_id bigint null;
+go
 if not exists (select 1 from sys.indexes where name = '{table}__results_batch' and object_id = object_id('{results}'))
     create index {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
 

@@ -42,9 +42,6 @@ create table {queue} (
     -- [fair]
     , slot as {slot_of_group} persisted
     -- [end]
-    -- [batches]
-    , batch_id bigint null
-    -- [end]
 );
 alter table {queue} set (lock_escalation = disable);
 create index {table}__ready on {queue} ({ready_index}) include (state) where {indexed};
@@ -86,9 +83,6 @@ create index {table}__finished on {history} (finished_at) include (popped_at);
 create table {results} (
     id bigint not null constraint pk_{table}__results primary key clustered,
     result nvarchar(max) not null
-    -- [batches]
-    , batch_id bigint null
-    -- [end]
 );
 
 -- name: create_keys

@@ -7,7 +7,8 @@
 -- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
 -- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
 -- DELIMITER is for the client programs: there are semicolons inside the trigger.
--- A crash before the end leaves tables that are not in the catalogue: see create.
+-- A crash before the end leaves tables that are not in the catalogue: see create. When a queue is altered, it leaves
+-- what a queue without batches does not use, and the next alter makes the rest.
 alter table {queue} add column batch_id bigint, add key {table}__batch (batch_id, state, id);
 create table if not exists {batches} (
     id bigint not null auto_increment primary key,

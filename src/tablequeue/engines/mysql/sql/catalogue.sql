@@ -92,3 +92,10 @@ insert ignore into {dropped} (name) values ('{table}');
 -- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
 insert into {paused} (name, until) values ('{table}', :until)
 on duplicate key update until = values(until);
+
+-- name: limit_waits
+-- Until the end, give up after a second if another transaction has a table: all who come later wait behind this wait.
+-- name: limit_waits.begin
+set @tq_lock_wait_timeout = @@session.lock_wait_timeout, session lock_wait_timeout = 1;
+-- name: limit_waits.end
+set session lock_wait_timeout = @tq_lock_wait_timeout;

@@ -7,36 +7,39 @@
 -- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
 -- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
 -- The trigger also fires in sessions whose session_replication_role is replica: else counts would be wrong.
+-- Locks: the table, from all others, while the server reads it once. Each shared table only when it is made: an index
+-- of it, also if not exists, waits for all who write.
 -- Runs in one transaction: a crash leaves nothing.
 alter table {queue} add column batch_id bigint;
 create index {table}__batch on {queue} (batch_id, state, id) where batch_id is not null;
-create table if not exists {batches} (
-    id bigint generated always as identity constraint tq__batches_id primary key,
-    queue text not null,
-    open_in text,
-    on_dead text not null,
-    then_push text,
-    failed_push text,
-    pushed bigint not null,
-    cancelled bigint not null default 0,
-    dead bigint not null default 0,
-    opened_at timestamptz not null,
-    failed_at timestamptz,
-    ended_at timestamptz
-);
-create index if not exists tq__batches_open on {batches} (open_in, id) where open_in is not null;
-create index if not exists tq__batches_ended on {batches} (queue, ended_at);
-create table if not exists {batch_counts} (
-    batch_id bigint not null,
-    pushed bigint not null,
-    cancelled bigint not null
-);
-create index if not exists tq__batch_counts_batch on {batch_counts} (batch_id);
--- Counts have no key. With a publication for all tables, the server would refuse to delete them.
--- Once: it locks the table.
 do $$
     begin
-        if exists (select from pg_class where oid = cast('{batch_counts}' as regclass) and relreplident <> 'f') then
+        if to_regclass('{batches}') is null then
+            create table {batches} (
+                id bigint generated always as identity constraint tq__batches_id primary key,
+                queue text not null,
+                open_in text,
+                on_dead text not null,
+                then_push text,
+                failed_push text,
+                pushed bigint not null,
+                cancelled bigint not null default 0,
+                dead bigint not null default 0,
+                opened_at timestamptz not null,
+                failed_at timestamptz,
+                ended_at timestamptz
+            );
+            create index tq__batches_open on {batches} (open_in, id) where open_in is not null;
+            create index tq__batches_ended on {batches} (queue, ended_at);
+        end if;
+        if to_regclass('{batch_counts}') is null then
+            create table {batch_counts} (
+                batch_id bigint not null,
+                pushed bigint not null,
+                cancelled bigint not null
+            );
+            create index tq__batch_counts_batch on {batch_counts} (batch_id);
+            -- Counts have no key. With a publication for all tables, the server would refuse to delete them.
             alter table {batch_counts} replica identity full;
         end if;
     end;

@@ -54,3 +54,13 @@ insert into {dropped} (name) values ('{table}') on conflict do nothing;
 -- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
 insert into {paused} (name, until) values ('{table}', cast(:until as timestamptz))
 on conflict (name) do update set until = excluded.until;
+
+-- name: limit_waits
+-- Until the end, give up after a second if another transaction has a table: all who come later wait behind this wait.
+-- A crash, and a rollback, leave the session as it was.
+-- name: limit_waits.begin
+select
+    set_config('tablequeue.lock_timeout', current_setting('lock_timeout'), true),
+    set_config('lock_timeout', '1000', true);
+-- name: limit_waits.end
+select set_config('lock_timeout', current_setting('tablequeue.lock_timeout'), true);

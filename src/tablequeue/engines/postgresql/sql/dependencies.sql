@@ -3,20 +3,27 @@
 -- name: create_dependencies
 -- The table of what messages wait for, shared by all queues. A row for each message that another one waits for, and one
 -- with an empty on_table, the head, with the time at which the waiting message was to be ready.
+-- Only if it is not there: an index of it, also if not exists, waits for all who write.
 -- Runs in one transaction: a crash leaves nothing.
-create table if not exists {dependencies} (
-    id bigint generated always as identity constraint tq__dependencies_id primary key,
-    queue text not null,
-    message bigint not null,
-    on_table text not null,
-    on_id bigint not null,
-    on_dead text not null,
-    delay float8,
-    due timestamptz
-);
-create index if not exists tq__dependencies_queue on {dependencies} (queue, on_table, id);
-create index if not exists tq__dependencies_message on {dependencies} (queue, message);
-create index if not exists tq__dependencies_on on {dependencies} (on_table);
+do $$
+    begin
+        if to_regclass('{dependencies}') is null then
+            create table {dependencies} (
+                id bigint generated always as identity constraint tq__dependencies_id primary key,
+                queue text not null,
+                message bigint not null,
+                on_table text not null,
+                on_id bigint not null,
+                on_dead text not null,
+                delay float8,
+                due timestamptz
+            );
+            create index tq__dependencies_queue on {dependencies} (queue, on_table, id);
+            create index tq__dependencies_message on {dependencies} (queue, message);
+            create index tq__dependencies_on on {dependencies} (on_table);
+        end if;
+    end;
+    $$;
 
 -- name: add_dependencies
 -- Note that the message, which the same transaction pushes, waits for another one; or its head.
