@@ -616,8 +616,8 @@ def cancel() -> Any:
 
         def note(account: Account) -> str:
             account.at_commit(session, lambda: account.cancelled.update(result.cancelled))
-            account.at_commit(session, lambda: account.told.update(result.told))
-            return f"cancelled {[*result.cancelled]}, told {[*result.told]}"
+            account.at_commit(session, lambda: account.told.update(result.in_progress))
+            return f"cancelled {[*result.cancelled]}, told {[*result.in_progress]}"
 
         return note
 

@@ -123,7 +123,7 @@ def _rescheduled(ground: Ground, connection: Any) -> list[int]:
 def _cancelled(which: Callable[[Ground], Any]) -> Callable[[Ground, Any], list[int]]:
     def run(ground: Ground, connection: Any) -> list[int]:
         result = ground.acting.cancel(which(ground), connection=connection)
-        return [*result.cancelled, *result.told]
+        return [*result.cancelled, *result.in_progress]
 
     return run
 

@@ -48,7 +48,7 @@ def test_an_empty_queue_has_a_window_of_nothing(queue: Queue) -> None:
     window = queue.stats(window=60).window
     assert window is not None
     assert (window.queue.pushed, window.queue.finished, window.queue.wait_time) == (0, 0, None)
-    assert (window.whole, window.producers, window.consumers) == (True, (), ())
+    assert (window.exact, window.producers, window.consumers) == (True, (), ())
 
 
 def test_what_is_taken_counts_too(queue: Queue, db: Database) -> None:
@@ -86,7 +86,7 @@ def test_of_very_many_the_last_are_counted(queue: Queue, monkeypatch: pytest.Mon
         finish(queue, 30, second)
     window = queue.stats(window=60, now=at(15)).window
     assert window is not None
-    assert not window.whole
+    assert not window.exact
     assert (window.queue.pushed, window.queue.finished) == (40, 40)
     # They cover the last 10 seconds, and the rates refer to that time.
     assert (window.queue.push_rate, window.queue.completion_rate) == (4, 4)

@@ -248,7 +248,7 @@ class Consumer:
 
     def is_cancelled(self, message: Claim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-        return bool(cancel.told(self._context.current(), [message.id]))
+        return bool(cancel.cancelled_in_progress(self._context.current(), [message.id]))
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:

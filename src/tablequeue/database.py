@@ -127,7 +127,7 @@ class Database:
         labels        a dict of strings, which are kept with the definition and have no effect; `alter` changes them. An
                       existing queue keeps its own labels.
 
-        An existing queue with another definition is left as it is, and `QueueDiffers` says what differs; with
+        An existing queue with another definition stays unchanged, and `QueueDiffers` says what differs; with
         `if_exists="alter"` it gets this definition, as by `Queue.alter`. `BadDefinition` for values that are not
         possible, alone or together. Many processes may call this at once. A crash leaves the whole queue, or nothing of
         it.
@@ -184,8 +184,8 @@ class Database:
         keep      how long messages stay: `forever` (if not given); seconds, or a timedelta; or `consumed`, until every
                   subscription has passed them.
 
-        An existing topic with another definition is left as it is, and `QueueDiffers` says what differs.
-        `BadDefinition` for values that are not possible. A crash leaves the whole topic, or nothing of it.
+        An existing topic with another definition stays unchanged, and `QueueDiffers` says what differs. `BadDefinition`
+        for values that are not possible. A crash leaves the whole topic, or nothing of it.
         """
         unknown = options.keys() - TopicOptions.__annotations__.keys()
         if unknown:

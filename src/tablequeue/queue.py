@@ -344,7 +344,7 @@ class Queue(Consumer):
     def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
-        in_progress   also those in progress: their consumers get `LeaseLost`.
+        in_progress   also messages in progress: their consumers get `LeaseLost`.
 
         Dead letters and the history stay. After a crash, messages deleted before it stay deleted.
         """

@@ -19,7 +19,7 @@ def test_cancel(run: Run, emails: Queue) -> None:
     message = claimed(emails)
     assert run("cancel", "emails", first, second).stdout == "1 cancelled, 1 told to stop\n"
     assert message.cancelled
-    assert lines(run("cancel", "emails", third, "--json")) == [{"cancelled": [third], "told": [], "unknown": []}]
+    assert lines(run("cancel", "emails", third, "--json")) == [{"cancelled": [third], "in_progress": [], "unknown": []}]
 
 
 def test_cancel_of_no_message(run: Run, emails: Queue) -> None:

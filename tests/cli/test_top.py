@@ -132,5 +132,5 @@ def test_estimates_look_like_estimates(run: Run, db: Database, monkeypatch: pyte
     for words in (("stats",), ("top",)):
         (found,) = lines(run(*words, "--json"))
         assert found["estimated"] == ["finished", "window"]
-        assert (found["finished"], found["window"]["whole"]) == (11, False)
+        assert (found["finished"], found["window"]["exact"]) == (11, False)
     assert lines(run("queue", "show", "emails", "--json"))[0]["stats"]["estimated"] == ["finished"]

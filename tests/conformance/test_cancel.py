@@ -61,8 +61,8 @@ def test_a_message_in_progress_is_told_and_may_complete(queue: Queue) -> None:
     message = claimed(queue)
     assert not message.cancelled
     message.raise_if_cancelled()
-    assert queue.cancel(id).told == (id,)
-    assert queue.cancel(id).told == (id,), "it is told again"
+    assert queue.cancel(id).in_progress == (id,)
+    assert queue.cancel(id).in_progress == (id,), "it is told again"
     assert message.cancelled
     assert queue.is_cancelled(message)
     refuses(Cancelled, message.raise_if_cancelled)
@@ -127,14 +127,14 @@ def test_without_a_history_they_are_deleted(db: Database, design: str, options: 
     ids = [push(queue) for _ in range(4)]
     for end in ("fail", "release", "expire"):
         message = claimed(queue, lease=5, now=at(0))
-        assert queue.cancel(message.id).told == (message.id,)
+        assert queue.cancel(message.id).in_progress == (message.id,)
         if end == "expire":
             queue.pop(now=at(10))
         else:
             getattr(message, end)(now=at(0))
         assert queue.find(message.id) is None
         ids.remove(message.id)
-    assert queue.cancel(ids) in (Cancellation(cancelled=(*ids,)), Cancellation(told=(*ids,)))
+    assert queue.cancel(ids) in (Cancellation(cancelled=(*ids,)), Cancellation(in_progress=(*ids,)))
 
 
 def test_the_key_is_free(queue: Queue) -> None:
@@ -154,8 +154,8 @@ def test_a_predicate_chooses(queue: Queue) -> None:
     message = claimed(queue, now=at(0))
     account = queue.cancel(lambda message: message.payload == "a")
     chosen = {ids[0], ids[2]}
-    assert {*account.cancelled, *account.told} == chosen
-    assert account.told == ((message.id,) if message.id in chosen else ())
+    assert {*account.cancelled, *account.in_progress} == chosen
+    assert account.in_progress == ((message.id,) if message.id in chosen else ())
     assert account.unknown == ()
 
 
@@ -163,7 +163,7 @@ def test_a_cancel_is_a_part_of_the_callers_transaction(queue: Queue, caller: Cal
     id, other = push(queue), push(queue)
     message = claimed(queue)
     account = queue.cancel([id, other], connection=caller.connection)
-    assert account.told == (message.id,)
+    assert account.in_progress == (message.id,)
     caller.rollback()
     assert not message.cancelled
     message.complete()

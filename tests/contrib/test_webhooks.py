@@ -20,8 +20,7 @@ import standardwebhooks
 
 from tablequeue import Backoff, Claim, Database, Queue, connect
 from tablequeue.contrib.webhooks import Endpoint, Webhooks, delivery
-from tablequeue.contrib.webhooks.addresses import is_public
-from tablequeue.contrib.webhooks.delivery import LONGEST_WAIT, retry_after
+from tablequeue.contrib.webhooks.delivery import LONGEST_WAIT, is_public, retry_after
 from tablequeue.errors import BadInput
 from tablequeue.worker import DeadLetter, Done, Retry, Worker
 

@@ -136,7 +136,7 @@ def check_begun(queue: Queue) -> None:
     again.batch(1)
     again.batch(1)
     assert begun() == 2
-    stream.fail(queue, "lake", {ids[1]: "it ends the process"}, apart=True)
+    stream.fail(queue, "lake", {ids[1]: "it ends the process"}, exclude=True)
     last = Stream(queue, "lake")
     assert last.batch(1)[1] == [ids[0], *ids[2:]]
     assert begun() == 3

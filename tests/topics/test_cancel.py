@@ -24,7 +24,7 @@ def test_messages_apart_are_cancelled_for_this_subscription(
     assert message.state == "cancelled"
     again = claimed(mail, now=at(100))
     assert again.id == second
-    assert mail.cancel(second).told == (second,)
+    assert mail.cancel(second).in_progress == (second,)
     assert again.cancelled
     assert again.fail("stopped", now=at(100)) == "cancelled"
     assert mail.pop(now=at(1000)) is None

@@ -259,7 +259,7 @@ def test_a_window_has_what_ranges_finished_and_what_was_pushed(topic: Topic, mai
     assert (queue.wait_time.p50, queue.run_time.p50) == (2, 3)
     assert [one.finished for one in window.consumers] == [3]
     assert [one.pushed for one in window.producers] == [4]
-    assert window.whole
+    assert window.exact
     later = mail.stats(window=4, now=at(20)).window
     assert later
     assert (later.queue.pushed, later.queue.finished) == (0, 1)

@@ -16,7 +16,7 @@ from tablequeue.ext import waiter_of
 from tablequeue.worker import Handler, Worker, completer
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.heartbeat import Heartbeat
-from tablequeue.worker.pool import Assignment, Range
+from tablequeue.worker.pool import Assignment, SharedLease
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import KINDS, Kind, Place, only
 from tests.support import counts, found, refuses
@@ -211,7 +211,7 @@ def beat(mail: Subscription, assignments: list[Assignment]) -> None:
 
 
 def assigned(claims: list[Claim]) -> list[Assignment]:
-    whole = Range(len(claims))
+    whole = SharedLease(len(claims))
     return [Assignment([claim], 0.0, 0.0, whole) for claim in claims]
 
 

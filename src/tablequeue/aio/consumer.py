@@ -56,8 +56,8 @@ def _claims(messages: Iterable[AsyncClaim]) -> list[Claim]:
 class AsyncClaim:
     """A popped message, with the attributes of `Claim` and its verbs, which are awaited.
 
-    They act only while the claim is held; afterwards they change nothing and raise `LeaseLost`. `connection=` is that
-    of `AsyncConsumer`, and `now=` that of `Consumer`.
+    They act only while the claim is held; afterwards they change nothing and raise `LeaseLost`. `AsyncConsumer`
+    explains `connection=`, and `Consumer` explains `now=`.
     """
 
     __slots__ = ("claim", "queue")
@@ -144,7 +144,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
     """`Consumer` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase.consumer`.
 
     `connection=` takes a SQLAlchemy AsyncConnection, AsyncSession or async_scoped_session: the verb then acts inside
-    that transaction and never commits it. `now=` and durations are those of `Consumer`.
+    that transaction and never commits it. `now=` and durations mean the same as in `Consumer`.
 
     A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect. What a
     pop claims is given back. `complete`, `fail`, `release`, and what a pop completes, are done even if they still
@@ -240,7 +240,7 @@ class AsyncConsumer(AsyncVerbs[OwnConsumer]):
         """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
 
         Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
-        time. When the iteration is closed, those not yet handed over are released: at once in `contextlib.aclosing`,
+        time. When the iteration is closed, messages not yet handed over are released: at once in `contextlib.aclosing`,
         else when the event loop comes to it.
         """
         check_prefetch(context_of(self._own), prefetch)

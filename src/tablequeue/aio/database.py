@@ -138,7 +138,7 @@ class AsyncDatabase(AsyncVerbs[Database]):
 
 
 def own_url(url: Any) -> Any:
-    """Return the URL for the synchronous driver, if it names an async one. `connect` refuses what is wrong with it."""
+    """Return the URL for the synchronous driver, if it names an async one. `connect` refuses a wrong URL."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):

@@ -46,7 +46,7 @@ class AsyncBatch(AsyncVerbs[Batch]):
 class AsyncQueue(AsyncConsumer[Queue]):
     """`Queue` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase`.
 
-    `connection=`, `now=`, and what a cancellation leaves, are those of `AsyncConsumer`.
+    `AsyncConsumer` explains `connection=`, `now=`, and what a cancellation leaves.
     """
 
     # -- producing -------------------------------------------------------------------------------------------------

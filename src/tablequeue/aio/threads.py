@@ -1,7 +1,7 @@
 """Calls in threads, for asyncio: the event loop goes on, and a cancelled task leaves nothing half done.
 
 A call in a thread costs 0.14 ms by itself, and 0.05 ms each among 50 at once (on two cores), as with asyncio.to_thread.
-Threads of our own have three advantages. A pop whose task was cancelled gives its claims back in its thread, even after
+An own thread pool has three advantages. A pop whose task was cancelled gives its claims back in its thread, even after
 the event loop has ended. A call that waits for a lock takes no thread from the event loop, which needs its own to
 resolve host names. And the number of threads limits the connections.
 """

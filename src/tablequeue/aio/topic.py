@@ -21,7 +21,7 @@ class AsyncSubscription(AsyncConsumer[Subscription]):
 class AsyncTopic(AsyncVerbs[Topic]):
     """`Topic` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase`.
 
-    `connection=`, and what a cancellation leaves, are those of `AsyncConsumer`.
+    `AsyncConsumer` explains `connection=`, and what a cancellation leaves.
     """
 
     @property

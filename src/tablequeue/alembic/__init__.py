@@ -4,7 +4,6 @@ An `env.py` that imports this module has the operations; see docs/alembic.md.
 """
 
 from tablequeue.alembic import proposing as proposing
-from tablequeue.alembic.declared import declare
-from tablequeue.alembic.hooks import include_name, include_object
+from tablequeue.alembic.declared import declare, include_name, include_object
 
 __all__ = ["declare", "include_name", "include_object"]

@@ -1,15 +1,21 @@
-"""What an `env.py` declares: the queues, topics and subscriptions that autogenerate compares with the database."""
+"""What an `env.py` declares and configures: queues that autogenerate compares with the database, and its hooks.
+
+Autogenerate would drop every table that is not in the application's models. In `env.py`, write
+`context.configure(..., include_name=include_name)`: then Alembic does not even read the tables of queues.
+`include_object` is for an `env.py` that already uses the hook of that name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
+from alembic.util import CommandError
 from sqlalchemy import MetaData
 
-from tablequeue.alembic.refusals import refusing
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.definition import (
     KINDS,
     Definition,
@@ -122,3 +128,29 @@ def options_of(definition: Definition) -> dict[str, Any]:
     if isinstance(definition, SubscriptionDefinition) and definition.ordered:
         given = {"ordered": True, **given}
     return given
+
+
+@contextmanager
+def refusing(what: str = "") -> Iterator[None]:
+    """Raise `CommandError` for a `TablequeueError`, which is its cause. The text begins with `what`."""
+    try:
+        yield
+    except TablequeueError as error:
+        raise CommandError(f"{what}: {error}" if what else str(error)) from error
+
+
+PREFIX = "tq_"
+"""The prefix of the names of all tables of tablequeue."""
+
+
+def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:
+    """Whether Alembic should read the table of that name. It should not read tables with the prefix `tq_`.
+
+    No table of the application may have that prefix.
+    """
+    return type_ != "table" or name is None or not name.startswith(PREFIX)
+
+
+def include_object(object: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
+    """The same check for an object that Alembic has read. Tables of the application's models are always included."""
+    return not reflected or compare_to is not None or include_name(name, type_, {})

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from alembic.operations import MigrateOperation, Operations
 
-from tablequeue.alembic.declared import NewSubscription, definition_of
-from tablequeue.alembic.refusals import refusing
+from tablequeue.alembic.declared import NewSubscription, definition_of, refusing
 from tablequeue.alembic.running import end_transaction, engine_of, opened
 from tablequeue.database import Database
 from tablequeue.engines.engine import Engine

@@ -11,9 +11,8 @@ from alembic.autogenerate.api import AutogenContext
 from alembic.operations.ops import UpgradeOps
 from alembic.util import to_list
 
-from tablequeue.alembic.declared import Declared, declared_with, options_of
+from tablequeue.alembic.declared import Declared, declared_with, options_of, refusing
 from tablequeue.alembic.operations import CREATES, AlterQueue, KeepQueues, QueueOperation, UpgradeQueues, opened_of
-from tablequeue.alembic.refusals import refusing
 from tablequeue.alembic.running import opened
 from tablequeue.database import Database
 from tablequeue.errors import BadDefinition, SchemaTooOld
@@ -33,7 +32,7 @@ COMPARED: Mapping[Kind, Sequence[str]] = {
 
 @comparators.dispatch_for("schema")
 def propose(autogenerate: AutogenContext, upgrade: UpgradeOps, schemas: object) -> None:
-    """Compare the declared queues, topics and subscriptions with those of the database."""
+    """Compare the declared queues, topics and subscriptions with the database."""
     for metadata in to_list(autogenerate.metadata):
         for schema, declared in declared_with(metadata):
             with refusing(), opened(autogenerate.migration_context, schema) as database:

@@ -1,8 +1,8 @@
 """The archive: finished messages move from the history of a queue to Parquet files, or to a table of Delta or Iceberg.
 
-They move in batches, each a file, or a commit of the table. The next batch is written only when no message of the last
-one is in the history any more. So whatever was killed, a message that is both here and there is in the last batch, with
-which each run begins.
+They move in batches; each is a file, or a commit of the table. The next batch is written only when no message of the
+last batch is in the history any more. So after any crash, a message that is both in the history and in the archive is
+in the last batch, and each run begins with that batch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LAST_ID = (1 << 63) - 1
 
 
 class Batch(Protocol):
-    """A batch that is in an archive. `path` says where, in messages."""
+    """A batch of an archive. `path` names it in error messages."""
 
     @property
     def number(self) -> int: ...
@@ -83,15 +83,15 @@ def archive(
     older_than   seconds, or a timedelta;
     format       `parquet`: files in the folder; `delta`: a Delta table in it; or `iceberg`;
     warehouse    the folder in which an Iceberg table is made, if it is not there;
-    watch        called after each batch with the share that is done, from 0 to 1. What it raises ends the run.
+    watch        called after each batch with the fraction that is done, from 0 to 1. An exception of it ends the run.
 
-    These are finished, cancelled and expired messages, with all that the history and the results have of them. Messages
-    that were delivered at most once and not completed stay, as do dead letters. A message is deleted here after its
-    file is on the disk and was read back and compared with what is here.
+    It moves finished, cancelled and expired messages, with all their columns and their results. Messages that were
+    delivered at most once and not completed stay, as do dead letters. A message is deleted from the history after its
+    file is on the disk and was read back and compared.
 
-    After a crash at any point each message is in the archive once, or still here, or both, if it is in the last batch.
-    So archive again: the next run begins with that batch. A thousand messages are deleted at a time, and no consumer
-    waits.
+    After a crash at any point each message is in the archive once, or still in the history, or both, if it is in the
+    last batch. So archive again: the next run begins with that batch. A thousand messages are deleted at a time, and no
+    consumer waits.
 
     Raises `BadInput` for a queue without history, a subscription, a retention that is shorter, and a place that has
     something else or is being written to; `DriverMissing` without the package of the format; `ArchiveRefused` if a
@@ -117,12 +117,12 @@ def archive(
 
 
 def schema(queue: Consumer) -> pa.Schema:
-    """Return the columns of an archive: those of the history, and the result as JSON."""
+    """Return the columns of an archive: the columns of the history, and the result as JSON."""
     return columns(queue, "history").append(pa.field("result", pa.string()))
 
 
 def files_in(lake: Path, queue: Consumer) -> list[str]:
-    """Return the files of the archives of a queue: those in the folders of a lake, and of Iceberg in the catalogue."""
+    """Return the files of the archives of a queue, in the folders of a lake and in the catalogue of Iceberg."""
     context, whose = context_of(queue), identity_of(queue)
     found = [str(path) for path in folder.files_in(lake, whose)]
     if any((each / "_delta_log").is_dir() for each in lake.iterdir()):
@@ -210,7 +210,8 @@ def _pages(queue: Consumer, within: Range) -> Iterator[pa.RecordBatch]:
 
 
 def _settle(queue: Consumer, files: Archive) -> tuple[int, int]:
-    """Compare the last batch with the history, and delete its messages there. Return its number, and that of these."""
+    """Compare the last batch with the history, and delete its messages there. Return its number, and the number of
+    these messages."""
     last = files.last()
     if last is None:
         return 0, 0

@@ -83,7 +83,7 @@ def columns(queue: Consumer | Topic, source: Source) -> pa.Schema:
 
 
 def bounds(queue: Consumer, source: Source, within: Range) -> Range | None:
-    """Return `within`, narrowed to the messages that are there; None if there are none."""
+    """Return `within`, narrowed to the ids of existing messages; None if there are none."""
     context = context_of(queue)
     if source == "queue":
         low, high = context.run(context.reads.live_bounds, {})
@@ -97,9 +97,11 @@ def bounds(queue: Consumer, source: Source, within: Range) -> Range | None:
 
 
 def batches(queue: Consumer, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing.
+    """Yield the messages of a range, highest id first, in these columns. Messages that are added meanwhile may be
+    missing.
 
-    So are those of a subscription that were finished before the others of their claim: their time is not final yet.
+    So may messages of a subscription that were finished before the other messages of their claim: their time is not
+    final yet.
     """
     context = context_of(queue)
     engine = context.engine
@@ -144,7 +146,7 @@ def stream_batches(queue: Consumer, token: str, ids: Sequence[int], schema: pa.S
 def log_batches(topic: Topic, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a topic at the offsets from `start` on and before `end`, in these columns.
 
-    The same messages whenever it is called; those that retention has dropped are missing.
+    Each call yields the same messages, except messages that retention has dropped.
     """
     context = context_of(topic)
     arrow = connection_of(context) if end - start > FEW else None
@@ -154,14 +156,14 @@ def log_batches(topic: Topic, start: int, end: int, schema: pa.Schema) -> Iterat
 
 
 def connection_of(context: Context) -> Any:
-    """Open a connection that makes Arrow by itself; None if the engine has none."""
+    """Open a connection that returns Arrow batches; None if the engine has none."""
     with refusals(context.engine):
         return context.reads.arrow(context.runner.sa_engine)
 
 
 @contextmanager
 def refusals(engine: Engine) -> Iterator[None]:
-    """Raise the errors of such a connection as errors of ours."""
+    """Raise the errors of such a connection as errors of tablequeue."""
     try:
         yield
     except Exception as error:

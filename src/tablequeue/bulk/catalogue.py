@@ -1,4 +1,4 @@
-"""PyIceberg's SQL catalogue in the database of the queues, with commits that are refused if their batch is there.
+"""PyIceberg's SQL catalogue in the database of the queues. It refuses the commit of a batch that the table has already.
 
 PyIceberg itself takes a URL, and keeps it, with its password, among the properties that it hands to file systems. Here
 it gets the connections of the database instead.
@@ -83,7 +83,7 @@ class Catalogue(SqlCatalog):
         for left in reversed(range(TRIES)):
             there = sa.inspect(self.engine)
             with suppress(sa.exc.NoSuchTableError):
-                # The last one that `create_tables` makes: until it is there, another stage may be making them.
+                # The last table that `create_tables` makes: until it exists, another stage may be making them.
                 there.get_columns(IcebergNamespaceProperties.__tablename__, schema)
                 columns = there.get_columns(IcebergTables.__tablename__, schema)
                 return "v1" if any(each["name"] == "iceberg_type" for each in columns) else "v0"
@@ -159,7 +159,8 @@ class Catalogue(SqlCatalog):
         return self.load_table(name)
 
     def partitions(self, table: Table) -> list[str]:
-        """The columns by whose values the table is partitioned. PyIceberg finds those of a file in its statistics."""
+        """Return the columns by which the table is partitioned. PyIceberg finds the values of a file in its
+        statistics."""
         plan = compute_statistics_plan(table.schema(), table.properties)
         for field in table.spec().fields:
             if not isinstance(field.transform, IdentityTransform):

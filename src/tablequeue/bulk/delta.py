@@ -22,7 +22,7 @@ WRITER = WriterProperties(compression="ZSTD")
 class DeltaArchive:
     """The archive of a queue, for one run.
 
-    Makes the table if it is not there. Raises `BadInput` for a table or a folder that is no archive of this queue.
+    Makes the table if it does not exist. Raises `BadInput` for a table or a folder that is no archive of this queue.
     """
 
     def __init__(self, path: str, owner: Identity, schema: pa.Schema) -> None:
@@ -37,7 +37,8 @@ class DeltaArchive:
         check_owner(found, owner, self.path, f"its property {ARCHIVE}")
 
     def last(self) -> Batch | None:
-        """Return the batch with the highest number. What is committed after that, `add` refuses to follow."""
+        """Return the batch with the highest number. If another program commits after this call, `add` refuses the next
+        batch."""
         with _refusals(self.path):
             self._table = table = DeltaTable(self.path)
             number = table.transaction_version(ARCHIVE)
@@ -72,7 +73,7 @@ class DeltaArchive:
 
 
 def owner_of(table: DeltaTable, path: Path | str) -> Identity | None:
-    """Return whose archive a table is; None if it is none."""
+    """Return the owner of an archive; None if the table is no archive."""
     text = table.metadata().configuration.get(ARCHIVE)
     return None if text is None else parsed(text, f"The property {ARCHIVE} of {path}")
 

@@ -1,4 +1,4 @@
-"""What the row of a stream says of its open batch: how often it was begun, and which of its messages fail, and why.
+"""What the row of a stream says of its open batch: how often it was begun, which messages fail, and why.
 
 A bad release of a stage may fail all messages of a batch, each with a traceback of its own. The text is one value of
 one row, and fits the packet of a server with its defaults (16 MiB on MariaDB), however many messages fail.
@@ -15,7 +15,8 @@ from tablequeue.model.message import error_text
 
 # Maximum characters of all errors: as JSON and as a value in a statement, a character has seven bytes at most.
 MOST = 2 << 20
-# An error has at least so many, the end of it. Messages for which there is no room share one text.
+# The least number of characters that are kept of an error: its end. If even that is too much, the other messages have
+# one text together.
 LEAST = 100
 
 
@@ -23,13 +24,13 @@ LEAST = 100
 class Failures:
     """begun      how often a run began the batch, and gave no reason why it did not end it.
     errors     the messages that become dead letters when the batch is completed: their ids, by the text of the error.
-    apart      the ids of those that are not read any more, because they end the process that processes them.
-    suspects   the lowest and the highest id of messages that are looked at for such a one.
+    excluded   the ids of messages that are not read any more, because they end the process that processes them.
+    suspects   the lowest and the highest id of the messages among which such a message is searched.
     """
 
     begun: int = 0
     errors: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    apart: Sequence[int] = ()
+    excluded: Sequence[int] = ()
     suspects: tuple[int, int] | None = None
 
     @classmethod

@@ -49,7 +49,7 @@ class File(NamedTuple):
 
 
 def owner_of(folder: Path) -> Identity | None:
-    """Return whose archive the folder is; None if it is none. `BadInput` if it has two owners."""
+    """Return the owner of an archive; None if the folder is no archive. `BadInput` if it has two owners."""
     found = [match for each in folder.iterdir() if (match := _OWNER.fullmatch(each.name))] if folder.is_dir() else []
     if len(found) > 1:
         raise BadInput(
@@ -60,12 +60,12 @@ def owner_of(folder: Path) -> Identity | None:
 
 
 def text_of(owner: Identity) -> str:
-    """What the property of a table says of its owner."""
+    """Return the text that the property of a table has for an owner."""
     return json.dumps({"version": VERSION, **owner._asdict()}, indent=2)
 
 
 def parsed(text: str, place: Path | str) -> Identity:
-    """Return whose archive it is, by `text_of`. `BadInput` if it is no such text."""
+    """Return the owner from a text of `text_of`; `BadInput` for any other text."""
     try:
         values = json.loads(text)
         if values.pop("version") == VERSION:
@@ -86,7 +86,7 @@ def check_owner(found: Identity, owner: Identity, place: Path | str, said_in: st
 
 
 def files_in(lake: Path, owner: Identity) -> list[Path]:
-    """Return the files of the archives of a queue that are in the folders of a lake."""
+    """Return the files of the archives of a queue in the folders of a lake."""
     found = ((folder, owner_of(folder)) for folder in lake.iterdir())
     return [
         path for folder, theirs in found if theirs == owner for path in folder.iterdir() if _FILE.fullmatch(path.name)
@@ -154,9 +154,9 @@ def busy(path: Path | str) -> BadInput:
 
 
 def _publish(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file so that it is on the disk, and has all of its contents from the moment at which it is there.
+    """Write a file so that it is on the disk, and is complete from the moment at which it exists.
 
-    `BadInput` if it is there already: a link never replaces a file, as a rename does.
+    `BadInput` if it exists already: a link never replaces a file, but a rename does.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
@@ -174,7 +174,7 @@ def _publish(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder and those above it, so that they are on the disk."""
+    """Make a folder and its missing parents, so that they are on the disk."""
     if not folder.is_dir():
         _make(folder.parent)
         folder.mkdir(exist_ok=True)

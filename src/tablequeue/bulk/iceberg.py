@@ -22,7 +22,7 @@ from tablequeue.errors import ArchiveRefused, BadInput
 class IcebergArchive:
     """The archive of a queue, for one run.
 
-    Makes the table if it is not there. Raises `BadInput` for a table that is no archive of this queue.
+    Makes the table if it does not exist. Raises `BadInput` for a table that is no archive of this queue.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class IcebergArchive:
 
 
 def owner_of(table: Table, name: str) -> Identity | None:
-    """Return whose archive a table is; None if it is none."""
+    """Return the owner of an archive; None if the table is no archive."""
     text = table.properties.get(ARCHIVE)
     return None if text is None else parsed(text, f"The property {ARCHIVE} of {name}")
 

@@ -1,7 +1,7 @@
-"""What a copy or a position elsewhere is of: a database, and in it the table of a queue or a topic.
+"""To which queue or topic a copy or a stored position belongs: the identity of the database, and the name of the table.
 
-Both are given once. A name says less: a queue may be renamed, and another one gets its name; a URL may lead to another
-database tomorrow.
+Both never change. A name says less: a queue may be renamed, and another queue may get its name; a URL may lead to
+another database tomorrow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Identity(NamedTuple):
 
 
 def identity_of(opened: Consumer | Topic) -> Identity:
-    """Return what a queue or a topic is, by one read of the database."""
+    """Return the identity of a queue or a topic, by one read of the database."""
     context = context_of(opened)
     engine = context.engine
     return Identity(context.runner.run(engine.catalogue.identity, engine.shared, {}), context.table.table_name)

@@ -1,4 +1,4 @@
-"""Writes that many processes make as one: all that they stage becomes messages at once, or nothing does."""
+"""Writes of many processes: all messages that they stage are pushed at once, or none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tablequeue.verbs.push import LONGEST_KEY, check_text
 
 
 class Staged(NamedTuple):
-    """What one attempt at a part of a write has staged."""
+    """What one attempt at one task of a write has staged."""
 
     attempt: str
     messages: int
@@ -33,7 +33,7 @@ class Staged(NamedTuple):
 
 # The columns of a message to be pushed.
 WRITTEN = ("payload", "headers", "priority", "group", "key", "due")
-# Bytes of the messages that are staged as columns at once, beside at most ROWS of them: PostgreSQL takes 1 GB.
+# The most bytes that are staged as columns at once, in at most ROWS messages: PostgreSQL accepts 1 GB.
 STAGED_BYTES = 16 << 20
 
 
@@ -74,10 +74,10 @@ def stage(
     *,
     producer: str | None = None,
 ) -> Staged:
-    """Stage messages: only `publish` of the same write, with the same producer, finds them.
+    """Stage messages. Only `publish` of the same write, with the same producer, finds them.
 
-    `attempt` names this attempt at the part: `publish` leaves out attempts that it is not given. After a crash, and
-    after `BadInput` or `BadPayload` for messages that the queue cannot hold, what was staged stays for a day.
+    `attempt` names this attempt at the task: `publish` ignores attempts that it is not given. After a crash, and after
+    `BadInput` or `BadPayload` for messages that the queue cannot hold, staged messages stay for a day.
     """
     context = context_of(queue).current()
     engine = context.engine
@@ -111,7 +111,8 @@ def publish(
     writer: str | None = None,
     batch: int = 0,
 ) -> int | None:
-    """Push what these attempts staged, all at once, and return how many messages. A crash publishes all or nothing.
+    """Push the messages that these attempts staged, all at once, and return how many. After a crash, all are pushed or
+    none.
 
     A `writer` numbers its writes by `batch`: a write with the last number adds nothing, and returns None. `BadInput` if
     its number is lower, as after a checkpoint was deleted. `BadInput` also if the name of the writer or of the producer
@@ -186,7 +187,7 @@ def is_new(engine: Engine, cursor: Any, table: Statements, params: Params, targe
 
 
 def unstage(queue: Consumer | Topic, write: str) -> None:
-    """Delete what a write has staged, and what other writes left a day ago or earlier."""
+    """Delete the staged messages of a write, and messages that other writes left a day ago or earlier."""
     context = context_of(queue)
     engine = context.engine
     context.run(engine.staging.unstage, {"write": write, "now": None})
@@ -226,7 +227,7 @@ def _rows(queue: Consumer | Topic, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 def check_staged(there: int, expected: int, what: str = "messages") -> None:
-    """Raise `DatabaseError` if the server has lost something of what was staged."""
+    """Raise `DatabaseError` if the server has lost staged messages."""
     if there != expected:
         raise DatabaseError(
             f"Of {expected} staged {what} {there} are there: the server lost some in a crash, or the write took "

@@ -59,7 +59,7 @@ class Stream:
         self.queue = queue
         self.name = name
         self.epoch, self.found = _begin(context_of(queue), name)
-        """`found`: the state that the run before left."""
+        """`found`: the state that the previous run left."""
         self.token: str | None = None
         """The token of the open batch that `advance` returned last."""
         self._claimed = _NOTHING
@@ -72,7 +72,8 @@ class Stream:
 
         Return the number of the last batch: `upto + 1`, or `upto` if there was nothing to claim. A batch that is open
         already is handed out again, as it is. `last_id` leaves messages with higher ids to later batches. `token` is
-        that of batch `upto`: `StreamRefused` if the batch of this number is another one, as in a copy of the database.
+        the token of batch `upto`: `StreamRefused` if the batch of this number is another one, as in a copy of the
+        database.
         """
         context = context_of(self.queue).current()
         params = _params(context, self.name, now) | {"n": count(n, "n"), "high": last_id, "consumer": self.name}
@@ -92,17 +93,19 @@ class Stream:
         return last
 
     def complete(self, upto: int, *, now: datetime | None = None) -> None:
-        """Complete batch `upto`, which is safe, with all before it. Those of it that failed become dead letters."""
+        """Complete batch `upto`, which is safe, and all batches before it. Its failed messages become dead letters."""
         self._complete(upto, now)
 
     def batch(self, number: int, token: str | None = None) -> tuple[str, list[int]]:
-        """Return the token and the ids of the open batch, to read it by; `StreamRefused` if that is not `number`.
+        """Return the token and the ids of the open batch, with which its messages are read; `StreamRefused` if the open
+        batch is not `number`.
 
-        `token` is that of the batch, as for `advance`.
+        `token` is the token of the batch, as in `advance`.
 
-        They are the same until the stream advances, but for messages that `fail` has set apart. A run that was fenced
-        after it claimed the batch may still ask: a pipeline that stops fences its queries, and they are to end what
-        they have begun. The row of the stream counts the runs that began the batch; that which claimed it is the first.
+        The ids are the same until the stream advances, except that `fail` may have excluded some. A run that was fenced
+        after it claimed the batch may still ask: a pipeline that stops fences its queries, and they have to end what
+        they have begun. The row of the stream counts the runs that began the batch; the run that claimed it is the
+        first.
         """
         context, engine = context_of(self.queue), context_of(self.queue).engine
 
@@ -119,7 +122,7 @@ class Stream:
             if row.token not in (self._claimed.token, self._begun):
                 _set_failures(engine, cursor, table, params, row, replace(found, begun=found.begun + 1))
             ids = self._claimed.ids_of(engine, cursor, table, params | {"token": row.token})
-            return row.token, [id for id in ids if id not in found.apart]
+            return row.token, [id for id in ids if id not in found.excluded]
 
         found = context.run(look, _params(context, self.name, None))
         self._begun = found[0]
@@ -163,7 +166,7 @@ BEGUN = Failures(begun=1).dump()
 
 
 class _NotCompleted(StreamRefused):
-    """A batch is claimed before the one before it is completed."""
+    """A batch was claimed, and the previous batch is not completed."""
 
 
 class _Claimed(NamedTuple):
@@ -174,7 +177,7 @@ class _Claimed(NamedTuple):
     ids: Sequence[int]
 
     def ids_of(self, engine: Engine, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Return the ids of the messages under a token. Those that this run claimed may be in progress no more."""
+        """Return the ids of the messages under a token. Messages that this run claimed may no longer be in progress."""
         return [*self.ids] if params["token"] == self.token else engine.streams.stream_ids(cursor, table, params)
 
 
@@ -186,11 +189,11 @@ def streams(queue: Consumer) -> list[StreamState]:
     return _states(context_of(queue))
 
 
-def fail(queue: Consumer, name: str, errors: Mapping[int, str], *, apart: bool = False) -> None:
+def fail(queue: Consumer, name: str, errors: Mapping[int, str], *, exclude: bool = False) -> None:
     """Note that messages of the open batch of a stream cannot be processed: by id, why.
 
-    They become dead letters when the batch is completed. Until then they are read with it again, except those that are
-    set `apart`. Idempotent; the last error wins. If many fail, the end of each error is kept; see
+    They become dead letters when the batch is completed. Until then they are read again with the batch; with `exclude`
+    they are not. Idempotent; the last error wins. If many fail, the end of each error is kept; see
     `tablequeue.bulk.failures`. `BadInput` for a message that is not in the open batch.
     """
 
@@ -202,14 +205,14 @@ def fail(queue: Consumer, name: str, errors: Mapping[int, str], *, apart: bool =
                 "Give the ids that the batch was read with.",
             )
         found = batch.failures
-        set_apart = sorted({*found.apart, *errors}) if apart else found.apart
-        return replace(found, errors=grouped(found.by_id() | {**errors}), apart=set_apart)
+        excluded = sorted({*found.excluded, *errors}) if exclude else found.excluded
+        return replace(found, errors=grouped(found.by_id() | {**errors}), excluded=excluded)
 
     change(queue, name, noted)
 
 
 class Batch(NamedTuple):
-    """The open batch of a stream; it has no ids and the number of the last one, if none is open."""
+    """The open batch of a stream. If no batch is open, it has no ids, and the number of the last batch."""
 
     number: int
     ids: Sequence[int]
@@ -236,7 +239,7 @@ def change(queue: Consumer, name: str, note: Callable[[Batch], Failures] = lambd
 def complete(queue: Consumer, name: str, upto: int, token: str | None = None) -> None:
     """Complete the batches of a stream that does not run, and whose checkpoint says that they are safe.
 
-    `token` is that of batch `upto`, as for `Stream.advance`.
+    `token` is the token of batch `upto`, as in `Stream.advance`.
     """
     _find(context_of(queue), name)
     _complete(context_of(queue), name, None, upto, None, token=token)
@@ -272,7 +275,7 @@ def release(queue: Consumer, name: str) -> int:
 
 
 def _begin(context: Context, stream: str) -> tuple[int, StreamState]:
-    """Begin a new run; return its epoch, and the state that the run before left. From now on no older run can act."""
+    """Begin a new run; return its epoch, and the state that the previous run left. From now on no older run can act."""
     engine = context.engine
     definition = context.table.definition
     check_text(stream, "stream")
@@ -309,8 +312,7 @@ def _complete(
     meanwhile: Callable[[], object] = lambda: None,
     token: str | None = None,
 ) -> str | None:
-    """Complete the batches up to `upto`; return the token of a later one that is open. Without an epoch no run is
-    checked.
+    """Complete the batches up to `upto`; return the token of a later open batch. Without an epoch no run is checked.
 
     `meanwhile` is called under the lock of the stream's row, if there is something to complete.
     """
@@ -402,7 +404,8 @@ def _find(context: Context, stream: str) -> StreamState:
 
 
 def _locked(engine: Engine, cursor: Cursor, table: Table, params: Params, epoch: int | None) -> StreamRow:
-    """Lock the row of a stream, and return it; `StreamRefused` if `epoch` is given and is not that of the last run."""
+    """Lock the row of a stream, and return it; `StreamRefused` if `epoch` is given and is not the epoch of the last
+    run."""
     row = engine.streams.stream_lock(cursor, table, params)
     if row is None:
         raise StreamNotFound(

@@ -1,4 +1,4 @@
-"""What the tables of a lake have in common, for sinks of pipelines and for archives: Delta's and Iceberg's."""
+"""What tables of Delta and of Iceberg have in common, for the sinks of pipelines and for archives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tablequeue.errors import BadInput, DriverMissing
 BATCH = "batch"
 """The column of an archive that says with which batch a message came."""
 ARCHIVE = "tablequeue.archive"
-"""The property of a table that says whose archive it is. Also the name under which its batches are counted."""
+"""The property of a table that names the queue of the archive. Also the name under which its batches are counted."""
 
 
 class Batch(NamedTuple):
@@ -54,14 +54,15 @@ def need(package: str, extra: str) -> None:
 
 
 def absolute(path: str) -> str:
-    """A path of this machine in full, as workers have other folders; a URL of elsewhere as it is."""
+    """Return the absolute path of a folder of this machine, because workers have other current folders; a URL as it
+    is."""
     if path.startswith("file:"):
         path = unquote(urlsplit(path).path)
     return path if re.match(r"[A-Za-z][\w+.-]+:", path) else str(Path(path).absolute())
 
 
 def check_partitions(table: str, given: Sequence[str], there: Sequence[str]) -> None:
-    """Raise `BadInput` if a sink gives other partitions than its table has; it may give none."""
+    """Raise `BadInput` if the partitions of a sink differ from the partitions of its table; a sink may give none."""
     if given and [*given] != [*there]:
         raise BadInput(
             f"The {table} is partitioned by {', '.join(there) or 'nothing'}.",
@@ -70,7 +71,7 @@ def check_partitions(table: str, given: Sequence[str], there: Sequence[str]) -> 
 
 
 def check_case(table: str, rows: Sequence[str], there: Sequence[str]) -> None:
-    """Raise `BadInput` if two columns would have one name for programs that take no notice of case, such as Spark."""
+    """Raise `BadInput` if the names of two columns differ only in case, which Spark and other programs ignore."""
     names = {name.lower(): name for name in there}
     for name in rows:
         if names.setdefault(name.lower(), name) != name:
@@ -81,12 +82,12 @@ def check_case(table: str, rows: Sequence[str], there: Sequence[str]) -> None:
 
 
 def has_required(kind: pa.DataType) -> bool:
-    """Whether a type has parts that may not be null. Keys of maps may be null nowhere."""
+    """Whether a type has a field that may not be null. The keys of a map never count: they are never null."""
     inner = [kind.item_field] if pa.types.is_map(kind) else [kind.field(number) for number in range(kind.num_fields)]
     return any(not each.nullable or has_required(each.type) for each in inner)
 
 
 def check_name(table: str) -> None:
-    """Raise `BadInput` for what is not the name of an Iceberg table."""
+    """Raise `BadInput` for a text that is not the name of an Iceberg table."""
     if not re.fullmatch(r"\w+(\.\w+)+", table):
         raise BadInput(f"{table!r} is not the name of an Iceberg table.", "Write it as namespace.table.")

@@ -1,7 +1,7 @@
-"""Writes of many processes into a table of the user: all rows of a batch are put there at once, or none.
+"""Writes of many processes into a table of the user: all rows of a batch are inserted at once, or none.
 
-The table is the user's: it is never made or changed here. What its columns are is looked up before each batch, and
-compared with the rows by name and type, before anything is staged.
+This module never makes or changes the table. Before each batch, and before it stages anything, it reads the columns of
+the table and compares them with the rows by name and type.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tablequeue.verbs.push import check_text
 
 T = TypeVar("T")
 
-# What columns are for Python that texts do not fit.
+# The types of Python for columns that are not written as text.
 _NO_TEXT = frozenset({int, float, Decimal, bool, bytes, date, datetime, time, timedelta})
-# Characters of the words of a database in an error.
+# The most characters of the database's own text in an error.
 LONGEST = 400
 
 
@@ -67,15 +67,15 @@ class Write:
 def writing(
     database: Database, table: str, schema: str | None, key: Sequence[str], given: pa.Schema, words: Mapping[str, str]
 ) -> Iterator[Write]:
-    """Begin a write of rows with these columns, and drop what was staged at the end of the block.
+    """Begin a write of rows with these columns. At the end of the block, drop the staged rows.
 
-    schema   of the table; None: that of the connection.
-    key      the columns by which a row replaces one that is there; none: rows are inserted.
-    given    the columns of the rows. A nested one goes, as JSON, into a column of JSON or of text.
+    schema   the schema of the table; None: the schema of the connection.
+    key      the columns by which a row replaces an existing row; none: rows are inserted.
+    given    the columns of the rows. A nested value is stored, as JSON, in a column of JSON or of text.
     words    the types of the rows' columns, as errors name them.
 
-    `BadInput` if the rows do not fit the table, and `BadName` for names that cannot be written in SQL: nothing was
-    staged then. A crash in the block leaves a table of staged rows, which a write drops a day later.
+    `BadInput` if the rows do not fit the table, and `BadName` for names that cannot be written in SQL: then nothing was
+    staged. A crash in the block leaves a table of staged rows, which a write drops a day later.
     """
     write = _checked(database, table, schema, key, given, words)
 
@@ -120,13 +120,14 @@ def stage(database: Database, write: Write, attempt: str, batches: Iterable[pa.R
 
 
 def put(database: Database, write: Write, staged: Mapping[str, int], writer: str, batch: int) -> bool:
-    """Put what these attempts staged into the table, with the number of the batch, in one transaction.
+    """Insert the rows that these attempts staged into the table, and note the number of the batch, in one transaction.
 
     staged   the attempts that succeeded, and how many rows each has staged.
-    writer   numbers its writes: one with the last number puts nothing. Returns whether the batch was new.
+    writer   the name under which the writes are numbered: a write with the last number inserts nothing. Returns whether
+             the batch was new.
 
-    `BadInput` for a number before the last one, and if two rows have one key; `DatabaseError` with the words of the
-    database if a constraint or a trigger refuses a row. Nothing was put then.
+    `BadInput` for a number before the last one, and if two rows have one key; `DatabaseError` with the text of the
+    database if a constraint or a trigger refuses a row. Then nothing was inserted.
     """
     count = sum(staged.values())
     check_text(writer, "writer")
@@ -176,18 +177,19 @@ def _run(database: Database, write: Write, work: Callable[[Engine, Cursor, UserT
 
 
 def _drop(database: Database, write: Write) -> None:
-    """Drop what was staged, unless the database refuses: that is no reason to fail, and a later write tries again."""
+    """Drop the staged rows, unless the database refuses: that is no reason to fail, and a later write tries again."""
     with suppress(TablequeueError):
         _run(database, write, lambda engine, cursor, table, params: table.part.drop(cursor, table))
 
 
 @contextmanager
 def _refusals(write: Write, what: str) -> Iterator[None]:
-    """Say of an error of the database which table refused what. Its own words name the constraint and the value."""
+    """Add to an error of the database which table refused which rows. The text of the database names the constraint and
+    the value."""
     try:
         yield
     except (BadInput, DatabaseError, QueueDiffers, QueueNotFound) as error:
-        if error.__cause__ is None:  # of ours
+        if error.__cause__ is None:  # an error of tablequeue
             raise
         words = " ".join(str(error.__cause__).split())[:LONGEST].rstrip(".")
         raise DatabaseError(
@@ -282,7 +284,7 @@ def _checked(
 
 
 def _staged(given: pa.Schema) -> pa.Schema:
-    """The columns as they are staged: times in UTC, and nested ones as JSON."""
+    """Return the columns as they are staged: times in UTC, and nested values as JSON."""
     return pa.schema(
         [
             each.with_type(

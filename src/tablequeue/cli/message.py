@@ -67,8 +67,8 @@ def cancel(settings: Settings, /, queue: str, ids: tuple[int, ...]) -> None:
     with settings.consumer(queue) as source:
         account = source.cancel(ids)
     settings.emit(
-        {"cancelled": account.cancelled, "told": account.told, "unknown": account.unknown},
-        f"{len(account.cancelled)} cancelled, {len(account.told)} told to stop",
+        {"cancelled": account.cancelled, "in_progress": account.in_progress, "unknown": account.unknown},
+        f"{len(account.cancelled)} cancelled, {len(account.in_progress)} told to stop",
     )
     if account.unknown:
         named = ", ".join(map(str, account.unknown))

@@ -249,7 +249,8 @@ def _status_file(checkpoints: str) -> StatusFile:
 
 
 def _beside(checkpoints: str) -> Path:
-    """The folder of files beside the checkpoints; this one, if they are elsewhere."""
+    """Return the folder for files beside the checkpoints; the current folder if the checkpoints are not on this
+    machine."""
     return Path("." if ":" in checkpoints else checkpoints)
 
 

@@ -117,7 +117,7 @@ class Found(NamedTuple):
 
     definition: Definition
     table: str
-    """The name of the table; of a subscription, that of its topic's."""
+    """The name of the table; for a subscription, the name of its topic's table."""
     number: int
     """The number in the name of a subscription's table."""
 

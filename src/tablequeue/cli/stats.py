@@ -68,7 +68,7 @@ def _print_windows(found: list[Stats], length: float, *, everybody: bool) -> Non
     for each in found:
         if each.window is None:
             continue
-        whole = each.window.whole
+        whole = each.window.exact
         rows.append((each.queue, each.window.queue, whole))
         if everybody:
             rows += [(f"from {activity.who}", activity, whole) for activity in each.window.producers]

@@ -61,10 +61,8 @@ def reconcile(settings: Settings, checkpoint: Path) -> None:
     The last batch of a stopped query is completed when the query starts again. This command completes it now.
     """
     with settings.database() as database:
-        places = reconcile_checkpoint(checkpoint, database)
-    for place in places:
-        settings.emit(
-            place._asdict(), f"{place.queue}: the stream {place.stream} is completed up to batch {place.batch}."
-        )
-    if not places:
+        completed = reconcile_checkpoint(checkpoint, database)
+    for last in completed:
+        settings.emit(last._asdict(), f"{last.queue}: the stream {last.stream} is completed up to batch {last.batch}.")
+    if not completed:
         click.echo("No batch of a queue was committed yet: there is nothing to complete.", err=True)

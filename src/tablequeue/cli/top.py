@@ -99,7 +99,7 @@ def _frame(collected: Sequence[Collected], width: int, *, everybody: bool) -> Te
         if stats.window is None:
             lines.append(Text("  keeps no history", "dim"))
             continue
-        about = "" if stats.window.whole else "~"
+        about = "" if stats.window.exact else "~"
         lines.append(_flow(stats.window.queue, about))
         if everybody:
             for words, several in (("producer", stats.window.producers), ("consumer", stats.window.consumers)):

@@ -14,11 +14,11 @@ from tablequeue.model.pacing import (
     Backoff,
     Duration,
     Rate,
+    check_count,
     check_duration,
     check_number,
     check_one_of,
     check_positive,
-    check_whole,
     in_seconds,
 )
 
@@ -94,7 +94,7 @@ class Definition:
         self._check_history()
         self._check_batches()
         check_duration("lease", self.lease, "Give at most 100 years.")
-        check_whole("max_attempts", self.max_attempts, LARGEST)
+        check_count("max_attempts", self.max_attempts, LARGEST)
         self._check_limits()
         self._check_labels()
         if self.dead_letter_to is not None:
@@ -175,14 +175,14 @@ class Definition:
 
     def _check_limits(self) -> None:
         if self.concurrency is not None:
-            check_whole("concurrency", self.concurrency, MOST_CONCURRENT)
+            check_count("concurrency", self.concurrency, MOST_CONCURRENT)
             if self.delivery == "at_most_once":
                 raise BadDefinition(
                     "concurrency does not go with at_most_once, which does not know when a message is finished.",
                     "Use at_least_once with max_attempts=1.",
                 )
         if self.per_group is not None:
-            check_whole("per_group", self.per_group, MOST_CONCURRENT)
+            check_count("per_group", self.per_group, MOST_CONCURRENT)
         for name in ("rate", "group_rate"):
             rate = getattr(self, name)
             if rate is not None and not isinstance(rate, Rate):
@@ -237,7 +237,7 @@ class Definition:
         return self.rate is not None or self.group_limited
 
     @property
-    def holds_places(self) -> bool:
+    def limits_in_progress(self) -> bool:
         """Whether a message in progress may keep others from being claimed."""
         return self.concurrency is not None or self.per_group is not None
 
@@ -363,7 +363,7 @@ KINDS: dict[Kind, type[Definition]] = {
 
 
 def kind_of(values: dict[str, Any]) -> Kind:
-    """Return what an entry of the catalogue is about."""
+    """Return the kind of an entry of the catalogue: queue, topic or subscription."""
     return "topic" if "keep" in values else "subscription" if "topic" in values else "queue"
 
 

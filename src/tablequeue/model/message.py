@@ -1,4 +1,4 @@
-"""A message as it is stored, a claim on one, and the error of one attempt. No database here."""
+"""A stored message, a claim on a message, and the error of one attempt. No database here."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ CLAIMED = (
 # that expired made a row of 200 KB, and each claim took three times as long.
 FIRST_ERRORS, LAST_ERRORS = 3, 7
 MOST_ERRORS = FIRST_ERRORS + LAST_ERRORS
-# The characters of an error that are kept. Of a longer error the beginning and the end are kept, each with so many
-# characters, and between them the number of characters left out: a traceback ends with its exception, which may have a
-# long text.
+# The most characters of an error that are kept. Of a longer error the beginning and the end are kept, each with
+# ERROR_ENDS characters, and between them the number of characters left out: a traceback ends with its exception, which
+# may have a long text.
 LONGEST_ERROR = 8_000
 ERROR_ENDS = 3_950
 
@@ -204,8 +204,8 @@ class Claim:
 
     @property
     def errors(self) -> tuple[AttemptError, ...]:
-        """Why its attempts before this one failed: the first 3 errors and the last 7. They include the errors from
-        before a dead letter moved to this queue."""
+        """Why its earlier attempts failed: the first 3 errors and the last 7. The errors from before a dead letter
+        moved to this queue count."""
         return load_errors(self.row[ERRORS], self._load_time)
 
     @property

@@ -18,7 +18,7 @@ PART = "__"
 `tq_orders__streams`, `tq_orders__ready`."""
 
 MOVING = f"{PART}moving"
-"""The part with the messages that are on their way to another database."""
+"""The table of the messages that a move to another database has reserved."""
 
 LONGEST_NAME = 255
 """The maximum number of characters of a name in the catalogue; a subscription's name includes its topic:

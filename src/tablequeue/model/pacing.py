@@ -20,7 +20,8 @@ LONGEST = 3.2e9
 
 
 def in_seconds(duration: Duration) -> float:
-    """Return a timedelta as seconds, and anything else as it is: a later check refuses values that are no duration."""
+    """Return a timedelta as seconds, and any other value unchanged: a later check refuses values that are no
+    duration."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
@@ -88,7 +89,7 @@ class Rate:
     def check(self, name: str = "rate") -> None:
         check_positive(f"{name}.number", self.number)
         check_duration(f"{name}.per", self.per, "Give at most 100 years.")
-        check_whole(f"{name}.burst", self.burst, LARGEST)
+        check_count(f"{name}.burst", self.burst, LARGEST)
         if self.number / self.per > 1_000_000:
             raise BadDefinition(f"{name} is {self.number / self.per:g} a second.", "Give at most 1,000,000 a second.")
         if self.step * self.burst > LONGEST * 1_000_000:
@@ -107,7 +108,7 @@ def check_number(name: str, value: object) -> None:
         raise BadDefinition(f"{name} is {value!r}.", "Give a finite number.")
 
 
-def check_whole(name: str, value: object, most: int) -> None:
+def check_count(name: str, value: object, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise BadDefinition(f"{name} is {value!r}.", f"Give a whole number from 1 to {most}.")
 

@@ -50,7 +50,7 @@ class Codec(NamedTuple):
 
 
 class _What(NamedTuple):
-    """The words of a refusal of JSON."""
+    """The texts of a refusal of JSON."""
 
     it: str
     otherwise: str

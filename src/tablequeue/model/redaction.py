@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# The names of options of a URL that have secret values.
+# The names of the options of a URL that have secret values.
 _NAMES = "passw|pwd|secret|token|odbc_connect"
 
 PASSWORD = rf"://[^:/]*:[^@]*@|(?i:[?&;][^=&]*(?:{_NAMES})[^=&]*=)"

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, get_args
 LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
 State = LiveState | Literal["finished", "cancelled", "expired"]
-"""The state of a message; those in the history are finished, cancelled, or expired: their time was over."""
+"""The state of a message. In the history it is finished, cancelled or expired."""
 FailedState = Literal["ready", "scheduled", "blocked", "dead", "lost", "cancelled"]
-"""The state of a message after a failed attempt; it is blocked until the others of its run are finished."""
+"""The state of a message after a failed attempt. It is blocked until the other messages of its claim are finished."""
 Start = Literal["new"]
 End = Literal["deleted"]
 

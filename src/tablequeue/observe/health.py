@@ -23,7 +23,7 @@ STARTED = time()
 PATHS = ("/healthz", "/readyz", "/metrics")
 
 
-class Answer(NamedTuple):
+class HealthAnswer(NamedTuple):
     status: int
     type: str
     body: str
@@ -54,10 +54,10 @@ class Health:
         self._details = details
         self._metrics = metrics
 
-    def answer(self, path: str) -> Answer | None:
+    def answer(self, path: str) -> HealthAnswer | None:
         """Return the answer to one of `PATHS`; None for any other. Waits up to `PATIENCE` seconds."""
         if path == "/metrics":
-            return Answer(200, CONTENT_TYPE, text(self.metrics()))
+            return HealthAnswer(200, CONTENT_TYPE, text(self.metrics()))
         if path not in PATHS:
             return None
         told: dict[str, Any] = {"alive": self._alive(), "stopping": self._stopping()}
@@ -65,7 +65,7 @@ class Health:
         if path == "/readyz":
             told["connected"] = self.connected
             good = good and told["connected"] and not told["stopping"]
-        return Answer(200 if good else 503, "application/json", json.dumps({**told, **self._details()}) + "\n")
+        return HealthAnswer(200 if good else 503, "application/json", json.dumps({**told, **self._details()}) + "\n")
 
     @property
     def connected(self) -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from tablequeue.errors import BadInput
 from tablequeue.http.hosts import is_loopback
-from tablequeue.observe.health import Answer, Health
+from tablequeue.observe.health import Health, HealthAnswer
 
 logger = logging.getLogger("tablequeue.health")
 
@@ -111,15 +111,15 @@ def _handler(health: Health, loopback: bool) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def _answer(self) -> Answer:
+        def _answer(self) -> HealthAnswer:
             try:
                 host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
             except ValueError:
                 host = ""
             if loopback and not is_loopback(host):
-                return Answer(421, "text/plain", "This can be reached only by the names of its own machine.\n")
+                return HealthAnswer(421, "text/plain", "This can be reached only by the names of its own machine.\n")
             found = health.answer(self.path.partition("?")[0])
-            return found or Answer(404, "text/plain", "There are /healthz, /readyz and /metrics.\n")
+            return found or HealthAnswer(404, "text/plain", "There are /healthz, /readyz and /metrics.\n")
 
         def version_string(self) -> str:
             return "tablequeue"

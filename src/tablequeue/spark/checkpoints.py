@@ -1,7 +1,8 @@
-"""What an offset in a checkpoint says: of which database, which table and which stream it is, and where in it.
+"""What an offset in a checkpoint names: the database, the table and the stream, and the position in it.
 
-A checkpoint is used with another database, queue or stream by mistake: one of staging in production, one of a test
-queue, one that was copied. Its number may fit there too. So each run compares before it completes or skips anything.
+A checkpoint may be used with another database, queue or stream by mistake: a checkpoint of staging in production, of a
+test queue, or a copy. Its number may fit there too. So each run compares the origin before it completes or skips
+anything.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ REMEDY = "Name the right database and queue or topic; or use a new checkpoint."
 
 
 class Origin:
-    """The origin of the offsets of a run. `words` say what it is, in an error."""
+    """The origin of the offsets of a run. `words` describe it in an error."""
 
     def __init__(self, source: Consumer | Topic, stream: str | None = None) -> None:
         self.kind = source.definition.kind

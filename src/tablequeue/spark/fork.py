@@ -1,8 +1,9 @@
-"""Has a reader of a stream forked by the process of `tablequeue.spark.forks`: `fork.py FOLDER MODULE`.
+"""Asks the process of `tablequeue.spark.forks` to fork a reader of a stream: `fork.py FOLDER MODULE`.
 
-Spark starts a new process for each query, and takes this one for it. It passes its environment and its files on, and
-ends with the fork, as the fork does with it. It imports next to nothing: PySpark and tablequeue take 1.6 s of a core.
-If nobody forks, it becomes the reader itself.
+Spark starts this program for each query, as the process of the reader. It sends its environment and its open files to
+the other process, which forks the reader. If the reader ends, this program ends, and the reverse. It imports next to
+nothing: PySpark and tablequeue take 1.6 s of a core. If the other process does not run, this program becomes the reader
+itself.
 """
 
 from __future__ import annotations

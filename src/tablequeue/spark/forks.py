@@ -19,14 +19,14 @@ from tablequeue.spark.fork import NAME, READER
 
 def begin(folder: str) -> None:
     """Fork the process, which ends with this one. Its socket is in the folder, for this user alone."""
-    os.setpgid(0, 0)  # the daemon ends what is in its group
+    os.setpgid(0, 0)  # the daemon ends the processes of its group
     listener = _listener(folder)
     daemon = os.getpid()
     if os.fork() == 0:
         try:
             import_module(READER)
             _serve(listener, daemon)
-        finally:  # it has nothing of the daemon's to clean up
+        finally:  # it must not run the daemon's clean-up
             os._exit(0)
     listener.close()
 
@@ -66,7 +66,7 @@ def _serve(listener: socket.socket, daemon: int) -> None:
 
 
 def _read_for(connection: socket.socket) -> None:
-    """Be the process that asks by this connection, until either ends."""
+    """Take the place of the process at the other end of this connection, until either ends."""
     os.setpgid(0, 0)  # a daemon may begin anew, and the query goes on
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.settimeout(None)

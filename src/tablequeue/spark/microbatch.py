@@ -37,7 +37,7 @@ ALL = (1 << 31) - 1
 
 
 def most(limit: ReadLimit, options: Options) -> int:
-    """Return the maximum number of messages of a batch: all that are there, if Spark asks for that."""
+    """Return the maximum number of messages of a batch; no maximum if Spark asks for all messages."""
     if isinstance(limit, ReadAllAvailable):
         return ALL
     return limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages

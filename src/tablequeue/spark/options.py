@@ -112,7 +112,7 @@ class Options:
 
     @classmethod
     def of_database(cls, given: Mapping[str, str]) -> Options:
-        """Parse the options that name a database alone, as those of a pipeline. `BadInput` as for `parse`."""
+        """Parse options that name only a database, such as the options of a pipeline. `BadInput` as for `parse`."""
         return cls.parse({**given, "queue": "q"})  # any name: no queue is opened
 
     @classmethod

@@ -53,12 +53,12 @@ def with_fields(columns: Sequence[pa.Field], text: str) -> types.StructType:
 
 
 class Selected:
-    """The columns of a read: those of messages, and with a schema the fields of their payloads.
+    """The columns of a read: columns of messages, and with a schema the fields of their payloads.
 
     names     names of the columns that Spark expects; the fields come last.
     there     all columns of the messages.
-    noted     what is done about messages that do not fit: it gets the reasons by id. Their rows are then left out,
-              unless the column `error` is read. None: without that column they are a `BadInput`.
+    noted     a function for messages that do not fit: it gets the reasons by id. Their rows are then left out, unless
+              the column `error` is read. None: without that column they are a `BadInput`.
     """
 
     def __init__(
@@ -114,12 +114,13 @@ class Payloads:
         self._fit = fit(schema, nullable=False)
         self._row = types.StructType([types.StructField("payload", schema.toNullable())])
         self.type: pa.StructType = to_arrow_type(schema.toNullable(), timezone="UTC")
-        # A column of ours in each document: without it, two documents of one payload would be two rows.
+        # An additional column in each document: without it, two documents in one payload would be two rows.
         self._tag = secrets.token_hex(8)
         self._raw = pa.schema([(self._tag, pa.int64()), *_raw(schema)])
 
     def read(self, payloads: pa.Array) -> tuple[pa.StructArray, dict[int, str]]:
-        """Return the fields of each payload, and by its place the reason why one does not fit, which has no fields."""
+        """Return the fields of each payload; and, by index, the reason why a payload does not fit, which then has no
+        fields."""
         errors: dict[int, str] = {}
         pieces = [*self._pieces(payloads.to_pylist(), 0, errors)] if len(payloads) else []
         return pa.concat_arrays([pa.array([], self.type), *pieces]), errors
@@ -177,7 +178,7 @@ class Payloads:
 
 
 class _NotExact(Exception):
-    """A value that Arrow has read may differ from that of the document."""
+    """A value that Arrow has read may differ from the value in the document."""
 
 
 class _NoNumber:

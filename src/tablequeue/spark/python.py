@@ -31,14 +31,15 @@ def ensure_python() -> None:
 
 
 def _is_this(path: str | None) -> bool:
-    """Whether `python3` of a path is this Python, or one with the same packages."""
+    """Whether the `python3` on a path is this Python, or a Python with the same packages."""
     found = shutil.which("python3", path=path)
     # Not what a link leads to: the Python of an environment is a link to one without its packages.
     return found is not None and Path(found).parent.absolute() == Path(sys.executable).parent.absolute()
 
 
 def _running() -> Any:
-    """Return the session of this process, if there is one that is none of Spark Connect. It imports nothing."""
+    """Return the session of this process, if it has one and it is not a session of Spark Connect. It imports
+    nothing."""
     module = sys.modules.get("pyspark.sql.session")
     return module and module.SparkSession.getActiveSession()
 

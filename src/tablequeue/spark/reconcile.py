@@ -14,7 +14,7 @@ from tablequeue.queue import Queue
 from tablequeue.spark.checkpoints import Origin
 
 
-class Place(NamedTuple):
+class LastBatch(NamedTuple):
     """The last batch of a stream in the checkpoint of a query; see `tablequeue.spark.checkpoints`."""
 
     database: str
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     token: str | None = None
 
 
-def places(checkpoint: Path) -> list[Place]:
+def last_batches(checkpoint: Path) -> list[LastBatch]:
     """Return the last batch of each tablequeue stream of a query that its sink has.
 
     From the checkpoint's commit log, a folder of this machine. Empty if no batch was committed yet. `BadInput` for a
@@ -44,30 +44,30 @@ def places(checkpoint: Path) -> list[Place]:
             f"{str(checkpoint)!r} is not the checkpoint of a Spark query: {error}.",
             "Name the folder that was the query's checkpointLocation.",
         ) from None
-    return [Place(**offset) for offset in offsets if _ours(offset)]
+    return [LastBatch(**offset) for offset in offsets if _ours(offset)]
 
 
-def reconcile(checkpoint: Path, database: Database) -> list[Place]:
+def reconcile(checkpoint: Path, database: Database) -> list[LastBatch]:
     """Complete what the query of a checkpoint has finished, as the query itself does when it starts again.
 
     Call it only while the query does not run. Idempotent. `StreamRefused` for a checkpoint of another database.
     """
-    found = places(checkpoint)
-    queues = [_queue(database, place) for place in found]
-    for place, queue in zip(found, queues, strict=True):
-        stream.complete(queue, place.stream, place.batch, place.token)
+    found = last_batches(checkpoint)
+    queues = [_queue(database, last) for last in found]
+    for last, queue in zip(found, queues, strict=True):
+        stream.complete(queue, last.stream, last.batch, last.token)
     return found
 
 
-def _queue(database: Database, place: Place) -> Queue:
-    """Return the queue of a place, which may have another name now."""
+def _queue(database: Database, last: LastBatch) -> Queue:
+    """Return the queue of a last, which may have another name now."""
     there = [database.queue(name) for name in database.queues()]
-    found = next((queue for queue in there if identity_of(queue) == (place.database, place.table)), None)
+    found = next((queue for queue in there if identity_of(queue) == (last.database, last.table)), None)
     if found is None:
-        found = database.queue(place.queue)
-        Origin(found, place.stream).check(place._asdict())
+        found = database.queue(last.queue)
+        Origin(found, last.stream).check(last._asdict())
     return found
 
 
 def _ours(offset: Any) -> bool:
-    return isinstance(offset, dict) and offset.keys() >= {*Place._fields} - {*Place._field_defaults}
+    return isinstance(offset, dict) and offset.keys() >= {*LastBatch._fields} - {*LastBatch._field_defaults}

@@ -1,4 +1,4 @@
-"""The schema of a payload, from the text of Spark's DDL: the processes that need it have no Spark that reads it."""
+"""The schema of a payload, from the text of Spark's DDL: Spark's own parser is not in the processes that need it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def schema_of(text: str) -> types.StructType:
 
 
 class _Text:
-    """What is left of a text to be read."""
+    """The rest of a text that has not been read yet."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -58,7 +58,7 @@ class _Text:
         return found
 
     def _fields(self, end: str) -> types.StructType:
-        """Read fields, and what ends them."""
+        """Read fields, and the text that ends them."""
         fields: list[types.StructField] = []
         while not fields or self._next(","):
             name = self._name()

@@ -29,12 +29,12 @@ ANSWER = 10
 SOCKETS_PATH = 60
 # The process from which Spark forks its Python workers, on a cluster.
 DAEMON = "tablequeue.spark.daemon"
-# Options of Java for what is mostly start-up, which gets more of the processor without the second compiler. Java would
-# have a fifth of its cache of compiled code too: Spark generates code for each query, and after some hundreds the
-# cache of 48 MB was full, and the session ended.
+# Options of Java for short sessions, which mostly start up: without the second compiler they get more of the processor.
+# Java would have a fifth of its cache of compiled code too: Spark generates code for each query, and after some
+# hundreds the cache of 48 MB was full, and the session ended.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-# Those of PySpark that log errors which they also raise.
+# The loggers of PySpark for errors that it also raises.
 LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
@@ -44,7 +44,7 @@ def local_session(
     """Return a session on `cores` cores of this machine, with its temporary files in `folder`.
 
     A `lasting` session starts slower. Once it is warm, its Java code takes two thirds of the time for the same rows.
-    `conf` are more settings, which override those that it has.
+    `conf` are more settings, which override the settings here.
     """
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = quick_python(folder)
@@ -66,8 +66,8 @@ def local_session(
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
     if len(os.fsencode(folder.absolute())) <= SOCKETS_PATH:
-        # By TCP each task waits 40 ms: Java sends what it is to do in two pieces, and the second one only when the
-        # kernel has acknowledged the first.
+        # By TCP each task waits 40 ms: Java sends a task in two packets, and the second one only when the kernel has
+        # acknowledged the first.
         settings["spark.python.unix.domain.socket.enabled"] = "true"
         settings["spark.python.unix.domain.socket.dir"] = str(folder.absolute())
     given = dict(conf or {})
@@ -206,7 +206,7 @@ def _session(conf: SparkConf) -> SparkSession:
 
 
 def _pass_on(errors: int, to: int) -> None:
-    """Pass on what Java writes, but not the warning of each start: Spark's launcher adds a module to Java."""
+    """Pass on the output of Java, except the warning of each start: Spark's launcher adds a module to Java."""
     with open(errors, "rb") as lines, open(to, "wb", buffering=0) as out:
         for line in lines:
             if not line.startswith(b"WARNING: Using incubator modules"):

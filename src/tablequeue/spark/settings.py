@@ -20,13 +20,13 @@ DEFAULT = "(?i)secret|password|token|access[.]?key|credential"
 
 
 def hide_passwords(settings: SparkConf, java: Any) -> None:
-    """Let Spark also hide each setting whose value has a URL with a password.
+    """Let Spark also hide each setting with a URL that has a password.
 
     Call it before the session begins. The pattern of Spark, or of its spark-defaults.conf, remains in force.
     """
     from pyspark import SparkConf  # which a client of Spark Connect may lack
 
-    defaults = SparkConf(_jvm=java)  # also those of the file, which only Java has read
+    defaults = SparkConf(_jvm=java)  # also the settings of the file, which only Java has read
     settings.set(REDACTION, f"(?:{_pattern(defaults, java)})|{PASSWORD}")
 
 

@@ -1,8 +1,8 @@
 """Reads of a topic, in batch and as a stream: ranges of its log, which any number of tasks read side by side.
 
-An offset of Spark is an offset of the log: the messages of a batch are those on and before two offsets. Nothing is
-claimed or completed, and a replay reads the same rows. `settle` of the engine promises that an offset in a checkpoint
-keeps its message.
+An offset of Spark is an offset of the log: a batch begins at one offset, and ends before another. Nothing is claimed or
+completed, and a replay reads the same rows. `settle` of the engine promises that an offset in a checkpoint keeps its
+message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tablequeue.verbs.context import Context
 
 # Maximum number of messages of a task: one that is tried again repeats no more.
 MOST_PER_TASK = 500_000
-# How the consumers begin whose ranges are noted positions of streams.
+# The prefix of the consumers of ranges that note positions of streams.
 WHO = "spark:"
 
 
@@ -138,7 +138,7 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._noted: int | None = None
         # The end of the last batch, and when it was given to Spark.
         self._given = (0, monotonic())
-        # The last batch of which `latestOffset` saw that the log has it; `read` sees what is dropped after that.
+        # The last batch that `latestOffset` has found in the log; `read` finds messages that are dropped after that.
         self._looked: tuple[int, int] | None = None
         self._idle = Idle()
 
@@ -248,8 +248,9 @@ class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
     def _offset(
         self, offset: int, begin: int | None, reader: str | None, seek: int | None, until: int | None
     ) -> Offset:
-        """Return an offset. `from` is where its batch begins, if not at the offset before. `reader` is the stream among
-        those of a subscription, and `seek` the last seek of it that the stream has followed. It ends at `until`."""
+        """Return an offset. `from` is where its batch begins, if not at the offset before. `reader` names the stream
+        among the streams of a subscription, and `seek` is the last seek of the subscription that the stream has
+        followed. It ends at `until`."""
         parts = {"from": begin, "reader": reader or self._reader, "seek": seek, "until": until}
         if self._options.subscription is None:
             del parts["reader"], parts["seek"]

@@ -1,4 +1,5 @@
-"""What a function returns, as a value of a type of Spark: exactly that value, or an error that names value and type.
+"""Return values of functions as values of a type of Spark: exactly the same value, or an error that names value and
+type.
 
 Spark itself would end the stage at a value of another type, or take null for it. The table of the conversions is in
 docs/pipelines.md. Each keeps the value: text of a number, a whole number with a fraction of zero, a day as text.
@@ -59,7 +60,7 @@ def fit(kind: types.DataType, nullable: bool = True) -> Fit:
             return inner(value)
         except DoesNotFit:
             raise
-        except Exception:  # whatever Python raises: what it is a conversion of, matters
+        except Exception:  # whatever Python raises: the error names the value and its place
             raise DoesNotFit(value, kind) from None
 
     return fitted

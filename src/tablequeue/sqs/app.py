@@ -24,7 +24,7 @@ from tablequeue.sqs.errors import PASSING, SqsError, no_queue
 from tablequeue.sqs.operations import OPERATIONS
 from tablequeue.sqs.pages import refuse_pages, refuse_pages_of_network
 from tablequeue.sqs.protocol import Answer
-from tablequeue.sqs.urls import ACCOUNT, Place, region_in
+from tablequeue.sqs.urls import ACCOUNT, Owner, region_in
 from tablequeue.sqs.waiting import give_back
 
 Scope = MutableMapping[str, Any]
@@ -40,7 +40,7 @@ SMALL = 256 << 10
 BODY_WITHIN = 30.0
 """Seconds in which a client must have sent its request."""
 METHODS = ("GET", "POST")
-"""Those of AWS."""
+"""The methods that AWS accepts."""
 # Clients get no details: the text of an error may contain the URL of the database.
 BUSY = ("ServiceUnavailable", "The database is busy, or cannot be reached now. Try again.")
 FAILED = ("InternalFailure", "The request failed for a reason that the log of the endpoint has.")
@@ -118,8 +118,8 @@ class SqsApp:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if scope["method"] == "GET" and (path in PATHS or path == "/health"):
             # In a thread: it may wait for the database.
-            told = await asyncio.to_thread(self.health.answer, path)
-            status, type, words = told or (200, "text/plain; charset=utf-8", "ok\n")
+            health = await asyncio.to_thread(self.health.answer, path)
+            status, type, words = health or (200, "text/plain; charset=utf-8", "ok\n")
             await _reply(send, Answer(status, type, words.encode()), "")
             return
         if scope["method"] not in METHODS:  # a browser lets any page send HEAD, and without an Origin
@@ -139,7 +139,7 @@ class SqsApp:
                 refuse_pages(headers)
             request = wire.read(path, scope["query_string"].decode("latin-1"), body)
             name = request.operation.name
-            call = Call(self.endpoint, request.parameters, self._place(scope, headers), _base(scope, headers))
+            call = Call(self.endpoint, request.parameters, self._owner(scope, headers), _base(scope, headers))
             call.trace = headers.get("x-amzn-trace-id") or None
             call.in_xml = wire.in_xml
             if name == "ReceiveMessage":
@@ -193,7 +193,7 @@ class SqsApp:
             try:
                 return await OPERATIONS[request.operation.name](call)
             except QueueNotFound:  # another process dropped it, and may have made it again
-                self.endpoint.queues.forget(call.place.of(call.get("QueueUrl", ""))[1])
+                self.endpoint.queues.forget(call.owner.of(call.get("QueueUrl", ""))[1])
                 return await OPERATIONS[request.operation.name](call)
         except QueueNotFound:
             raise no_queue() from None
@@ -203,9 +203,9 @@ class SqsApp:
             log.warning("%s: %s", request.operation.name, error)
             raise (SqsError(*BUSY) if isinstance(error, PASSING) else SqsError(*FAILED)) from None
 
-    def _place(self, scope: Scope, headers: Mapping[str, str]) -> Place:
+    def _owner(self, scope: Scope, headers: Mapping[str, str]) -> Owner:
         """Return the account and the region of a client: from its credentials, or from the host that it called."""
-        own = self.endpoint.place
+        own = self.endpoint.owner
         key, region = signatures.claimed(headers, scope["query_string"].decode("latin-1"))
         if self._credentials is None and ACCOUNT.fullmatch(key):
             own = own._replace(account=key)
@@ -278,7 +278,7 @@ async def _waits(call: Call) -> bool:
 
 
 async def _unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the result of the work; if the client goes away before it is there, cancel it and raise `_GoneError`."""
+    """Return the result of the work; if the client goes away before, cancel the work and raise `_GoneError`."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_until_gone(receive))
     try:

@@ -12,7 +12,7 @@ from typing import Any
 from tablequeue.model.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.errors import SqsError, bad_attribute, bad_parameter, invalid, unknown_attribute
-from tablequeue.sqs.urls import Place, is_arn
+from tablequeue.sqs.urls import Owner, is_arn
 
 PREFIX = "sqs."
 """The prefix of the labels that belong to the SQS endpoint."""
@@ -105,15 +105,15 @@ class Settings:
         scope = before if time() < float(changed) + SCOPE_AFTER else self.text("DeduplicationScope")
         return scope == "messageGroup"
 
-    def is_in(self, place: Place) -> bool:
+    def is_in(self, owner: Owner) -> bool:
         """Whether the queue belongs to that account and region; a queue made by Python belongs to all."""
         account, region = (self.labels.get(f"{PREFIX}{name}") for name in ("account", "region"))
-        return account in (None, place.account) and region in (None, place.region)
+        return account in (None, owner.account) and region in (None, owner.region)
 
-    def place_beside(self, place: Place) -> Place:
-        """Return the account and region of the queue; those of the given place that it does not name."""
+    def owner_or(self, owner: Owner) -> Owner:
+        """Return the account and region that the queue names; for a missing one, the value of the given owner."""
         account, region = (self.labels.get(f"{PREFIX}{name}") for name in ("account", "region"))
-        return place._replace(account=account or place.account, region=region or place.region)
+        return owner._replace(account=account or owner.account, region=region or owner.region)
 
     def text(self, name: str) -> str | None:
         """Return the value of an attribute that is kept; None if the queue has none."""

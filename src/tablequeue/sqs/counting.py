@@ -10,7 +10,8 @@ from tablequeue.model.states import LiveState
 
 COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 MOST_IN_FLIGHT = 120_000
-# The most messages that are read to find those with an ended visibility timeout or delay, and the number read at once.
+# The most messages that are read to find messages with an ended visibility timeout or delay, and the number read at
+# once.
 MOST_COUNTED = 1000
 AT_ONCE = 100
 # Seconds between two looks at a queue that is full.

@@ -57,11 +57,11 @@ async def make(endpoint: Endpoint, queues: Mapping[str, Mapping[str, Any]]) -> N
         attributes = {}
         for key, value in queues[name]["Attributes"].items():
             if key == POLICY and isinstance(value, dict) and "queue" in value:
-                arn = endpoint.place.arn(str(value["queue"]))
+                arn = endpoint.owner.arn(str(value["queue"]))
                 value = {"deadLetterTargetArn": arn, "maxReceiveCount": value.get("maxReceiveCount")}
             attributes[key] = _text(value)
         try:
-            await create_queue(Call(endpoint, {**queues[name], "Attributes": attributes}, endpoint.place, ""))
+            await create_queue(Call(endpoint, {**queues[name], "Attributes": attributes}, endpoint.owner, ""))
         except SqsError as error:
             raise BadInput(
                 f"The queue {name} of the file cannot be made: {error.message}.".replace("..", "."),

@@ -1,19 +1,95 @@
-"""The objects that all operations use: the queues, the settings of the endpoint, and one call."""
+"""The objects that all operations use: the queues, the settings of the endpoint, its periodic work, and one call."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aio.consumer import AsyncClaim
-from tablequeue.sqs.attempts import Attempts
+from tablequeue.errors import TablequeueError
+from tablequeue.model.message import Message
 from tablequeue.sqs.errors import missing
 from tablequeue.sqs.hosted import Hosted, Queues
-from tablequeue.sqs.housekeeping import Housekeeping
-from tablequeue.sqs.urls import Place
+from tablequeue.sqs.urls import Owner
+
+KEPT_FOR = 300.0
+MOST_ATTEMPTS = 1000
+EVERY = 60.0
+"""Seconds between two rounds of the periodic work."""
+
+
+class Attempts:
+    """The claims of receives that named an attempt, for five minutes, in this process."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Any, ...], tuple[float, list[AsyncClaim]]] = OrderedDict()
+
+    def find(self, queue: str, attempt: str) -> list[AsyncClaim]:
+        """Return what the attempt has claimed; nothing if it is not known."""
+        end, claims = self._kept.get((queue, attempt), (0.0, []))
+        return claims if end > monotonic() else []
+
+    def keep(self, queue: str, attempt: str, claims: list[AsyncClaim]) -> None:
+        while self._kept and (len(self._kept) >= MOST_ATTEMPTS or next(iter(self._kept.values()))[0] < monotonic()):
+            self._kept.popitem(last=False)
+        self._kept[queue, attempt] = (monotonic() + KEPT_FOR, claims)
+
+    def forget(self, queue: str, id: int) -> None:
+        """Forget the attempts that claimed a message: it was deleted, or its visibility was changed."""
+        for key in [
+            key for key, (_, claims) in self._kept.items() if key[0] == queue and any(c.id == id for c in claims)
+        ]:
+            del self._kept[key]
+
+
+class Housekeeping:
+    """A task that looks after the queues that are open in this process. It begins with the first request."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            await tidy(self._queues)
+
+
+async def tidy(queues: Queues) -> None:
+    """Delete the expired messages of the queues that were made through the endpoint. Forget dropped queues.
+
+    They keep no history, so an expired message is a dead letter there. In any other queue it stays.
+    """
+    try:
+        there = await queues.db.queues()
+    except TablequeueError:
+        return  # the next round tries again
+    for hosted in queues.all():
+        if hosted.queue.name not in there:
+            queues.forget(hosted.name)
+        elif hosted.settings.seed and not hosted.settings.definition.keeps_history:
+            try:
+                await hosted.queue.purge_dead(_expired)
+            except TablequeueError:
+                continue  # the next round tries again
+
+
+def _expired(message: Message) -> bool:
+    return bool(message.errors) and message.errors[-1].error == "expired"
+
 
 DEFAULT_ACCOUNT = "000000000000"
 DEFAULT_REGION = "us-east-1"
@@ -26,10 +102,10 @@ class Endpoint:
 
     def __init__(self, db: AsyncDatabase, account: str, region: str, strict: bool = False) -> None:
         self.db = db
-        self.place = Place(account, region)
+        self.owner = Owner(account, region)
         self.strict = strict
-        self.deleted: dict[tuple[Place, str], float] = {}
-        """When queues were deleted here, by place and name, for a strict endpoint."""
+        self.deleted: dict[tuple[Owner, str], float] = {}
+        """When queues were deleted here, by owner and name, for a strict endpoint."""
         self.queues = Queues(db)
         self.attempts = Attempts()
         self.housekeeping = Housekeeping(self.queues)
@@ -41,7 +117,7 @@ class Endpoint:
 class Call:
     """One call of an operation.
 
-    place      the account and the region of the client.
+    owner      the account and the region of the client.
     base       the URL of the endpoint, as the client reached it.
     trace      the header X-Amzn-Trace-Id of the request; None without it.
     in_xml     whether the answer is XML, which cannot have every character.
@@ -50,7 +126,7 @@ class Call:
 
     endpoint: Endpoint
     parameters: dict[str, Any]
-    place: Place
+    owner: Owner
     base: str
     trace: str | None = None
     in_xml: bool = False
@@ -64,10 +140,10 @@ class Call:
         url = self.parameters.get("QueueUrl")
         if url is None:
             raise missing("QueueUrl")
-        return await self.endpoint.queues.named(*self.place.of(url), fresh=fresh)
+        return await self.endpoint.queues.named(*self.owner.of(url), fresh=fresh)
 
-    def url(self, place: Place, name: str) -> str:
-        return self.base + place.path(name)
+    def url(self, owner: Owner, name: str) -> str:
+        return self.base + owner.path(name)
 
 
 Operation = Callable[[Call], Awaitable[Result]]

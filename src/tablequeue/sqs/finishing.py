@@ -56,20 +56,20 @@ async def change_message_visibility_batch(call: Call) -> Result:
     batches.check_entries(entries, "ChangeMessageVisibility")
     errors: list[SqsError | None] = [None] * len(entries)
     by_seconds: dict[int, list[int]] = {}
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         try:
             seconds = entry.get("VisibilityTimeout")
             if seconds is None:
                 raise missing("VisibilityTimeout")
             _check_visibility(seconds)
-            by_seconds.setdefault(seconds, []).append(place)
+            by_seconds.setdefault(seconds, []).append(index)
         except SqsError as error:
-            errors[place] = error
-    for seconds, places in by_seconds.items():
-        texts = [entries[place]["ReceiptHandle"] for place in places]
+            errors[index] = error
+    for seconds, indexes in by_seconds.items():
+        texts = [entries[index]["ReceiptHandle"] for index in indexes]
         found = await _finished(call, hosted, texts, _extend(seconds), _extend_lost(seconds), seconds)
-        for place, refused in zip(places, found, strict=True):
-            errors[place] = refused
+        for index, refused in zip(indexes, found, strict=True):
+            errors[index] = refused
     return _answer(entries, errors)
 
 
@@ -121,16 +121,16 @@ async def _finished(
             await finish(hosted, [AsyncClaim.of(hosted.queue, handle.id, handle.token) for handle in held])
     except LeaseLost as error:
         gone = late.union(error.ids)
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if (handle := handles.get(text)) is None:
             continue
         if handle.id in gone:
             try:
                 await lost(hosted, handle, text)
             except SqsError as refused:
-                errors[place] = refused
+                errors[index] = refused
         elif handle.id in long:
-            errors[place] = invalid(seconds, "VisibilityTimeout", _TOO_LONG)
+            errors[index] = invalid(seconds, "VisibilityTimeout", _TOO_LONG)
     return errors
 
 

@@ -14,7 +14,7 @@ from tablequeue.model.origin import Origin
 from tablequeue.sqs.attributes import PREFIX, Settings
 from tablequeue.sqs.counting import InFlight
 from tablequeue.sqs.errors import SqsError, no_queue
-from tablequeue.sqs.urls import Place
+from tablequeue.sqs.urls import Owner
 from tablequeue.sqs.waiting import Waiters
 
 log = logging.getLogger("tablequeue.sqs")
@@ -23,8 +23,8 @@ log = logging.getLogger("tablequeue.sqs")
 class Hosted:
     """One queue, as SQS sees it."""
 
-    def __init__(self, place: Place, name: str, queue: AsyncQueue) -> None:
-        self.place = place
+    def __init__(self, owner: Owner, name: str, queue: AsyncQueue) -> None:
+        self.owner = owner
         self.name = name
         self.queue = queue
         self.waiters = Waiters(queue)
@@ -45,7 +45,7 @@ class Hosted:
 
     @property
     def arn(self) -> str:
-        return self.place.arn(self.name)
+        return self.owner.arn(self.name)
 
     @property
     def seed(self) -> str:
@@ -58,41 +58,42 @@ class Queues:
 
     def __init__(self, db: AsyncDatabase) -> None:
         self.db = db
-        self._open: dict[tuple[Place, str], Hosted] = {}
+        self._open: dict[tuple[Owner, str], Hosted] = {}
 
-    async def open(self, place: Place, name: str, *, fresh: bool = False) -> Hosted:
+    async def open(self, owner: Owner, name: str, *, fresh: bool = False) -> Hosted:
         """Return a queue; with `fresh`, read from the catalogue now. `QueueDoesNotExist` if there is none."""
-        known = self._open.get((place, name))
+        known = self._open.get((owner, name))
         if known is not None and not fresh:
             return known
-        for stored in stored_names(place, name):
+        for stored in stored_names(owner, name):
             try:
-                hosted = Hosted(place, name, await self.db.queue(stored))
+                hosted = Hosted(owner, name, await self.db.queue(stored))
             except (QueueNotFound, BadName):
                 continue
-            if not hosted.settings.is_in(place):
+            if not hosted.settings.is_in(owner):
                 continue
             if known is None or known.queue.table != hosted.queue.table or known.queue.name != stored:
-                self._open[place, name] = known = hosted
+                self._open[owner, name] = known = hosted
             # An open queue has its statements ready.
             return known if known.settings.definition == hosted.settings.definition else hosted
         self.forget(name)
         raise no_queue()
 
-    async def named(self, place: Place, name: str, *, fresh: bool = False) -> Hosted:
+    async def named(self, owner: Owner, name: str, *, fresh: bool = False) -> Hosted:
         """Return the queue that a client names, as `open` does; an error says where else a queue of that name is."""
         try:
-            return await self.open(place, name, fresh=fresh)
+            return await self.open(owner, name, fresh=fresh)
         except SqsError:
-            raise no_queue(await self._elsewhere(place, name)) from None
+            raise no_queue(await self._elsewhere(owner, name)) from None
 
-    async def _elsewhere(self, place: Place, name: str) -> str:
-        """Return a sentence on the queue of that name in another account or region, which the client may mean."""
+    async def _elsewhere(self, owner: Owner, name: str) -> str:
+        """Return a sentence about the queue of that name in another account or region: the client may mean that
+        queue."""
         for stored in await self.db.queues():
             if stored == name or stored.startswith(f"{name}@"):
                 with suppress(QueueNotFound):
-                    other = Settings((await self.db.queue(stored)).definition).place_beside(place)
-                    words = f"The request is for the account {place.account} and the region {place.region}"
+                    other = Settings((await self.db.queue(stored)).definition).owner_or(owner)
+                    words = f"The request is for the account {owner.account} and the region {owner.region}"
                     log.info("%s: %s; the queue is in %s, %s", name, words, other.account, other.region)
                     return f" {words}; the queue is in the account {other.account} and the region {other.region}."
         return ""
@@ -102,38 +103,38 @@ class Queues:
         for key in [key for key in self._open if key[1] == name]:
             del self._open[key]
 
-    async def names(self, place: Place) -> list[str]:
+    async def names(self, owner: Owner) -> list[str]:
         """Return the names of all queues of an account and region, sorted."""
         found = set()
         for stored in await self.db.queues():
-            name = shown(stored, place)
+            name = shown(stored, owner)
             try:
-                await self.open(place, name)
+                await self.open(owner, name)
             except SqsError:
                 continue  # it belongs to another account or region, or another process dropped it
             found.add(name)
         return sorted(found)
 
-    async def free_name(self, place: Place, name: str) -> str:
+    async def free_name(self, owner: Owner, name: str) -> str:
         """Return the name under which the database keeps a new queue."""
         taken = await self.db.queues()
-        return next(stored for stored in stored_names(place, name) if stored not in taken)
+        return next(stored for stored in stored_names(owner, name) if stored not in taken)
 
-    async def origin(self, place: Place, origin: Origin) -> tuple[str, str]:
+    async def origin(self, owner: Owner, origin: Origin) -> tuple[str, str]:
         """Return the name and the seed of the queue from which a dead letter came; its name twice, if it is gone."""
-        named = shown(origin.queue, place)
-        seed = await self._seed(place, named, origin)
+        named = shown(origin.queue, owner)
+        seed = await self._seed(owner, named, origin)
         if seed is not None:
             return named, seed
-        for name in await self.names(place):  # it was renamed
-            if (seed := await self._seed(place, name, origin)) is not None:
+        for name in await self.names(owner):  # it was renamed
+            if (seed := await self._seed(owner, name, origin)) is not None:
                 return name, seed
         return named, named
 
-    async def _seed(self, place: Place, name: str, origin: Origin) -> str | None:
+    async def _seed(self, owner: Owner, name: str, origin: Origin) -> str | None:
         """Return the seed of a queue, if it is the origin."""
         try:
-            hosted = await self.open(place, name)
+            hosted = await self.open(owner, name)
         except SqsError:
             return None
         return hosted.seed if origin.is_from(hosted.queue.name, hosted.queue.table) else None
@@ -142,14 +143,14 @@ class Queues:
         return [*self._open.values()]
 
 
-def stored_names(place: Place, name: str) -> tuple[str, ...]:
+def stored_names(owner: Owner, name: str) -> tuple[str, ...]:
     """Return the names under which a queue may be kept: the later ones if another account or region uses the first."""
-    return name, f"{name}@{place.region}", f"{name}@{place.account}@{place.region}"
+    return name, f"{name}@{owner.region}", f"{name}@{owner.account}@{owner.region}"
 
 
-def shown(stored: str, place: Place) -> str:
+def shown(stored: str, owner: Owner) -> str:
     """Return the SQS name of a queue that is kept under that name."""
-    *_, regional, full = stored_names(place, "")
+    *_, regional, full = stored_names(owner, "")
     return stored.removesuffix(full if stored.endswith(full) else regional)
 
 

@@ -158,7 +158,7 @@ def payload_of(body: str, payload: PayloadType) -> Any:
 
 
 def body_of(payload: Any, type: PayloadType) -> str:
-    """Return the body of a message: text as it is, bytes as base64, JSON as its text.
+    """Return the body of a message: text unchanged, bytes as base64, JSON as its text.
 
     Characters that a body of SQS cannot have are escaped in JSON: lone surrogates, and two non-characters.
     """
@@ -243,7 +243,7 @@ def size_of(body: str, attributes: Mapping[str, Mapping[str, Any]]) -> int:
 
 
 def headers_of(attributes: Mapping[str, Mapping[str, Any]], ours: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the headers in which message attributes are kept: a string as it is, any other with its type."""
+    """Return the headers in which message attributes are kept: a string unchanged, any other value with its type."""
     headers: dict[str, Any] = {}
     for name, attribute in attributes.items():
         if attribute["DataType"] == "String":

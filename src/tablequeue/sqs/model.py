@@ -40,7 +40,7 @@ _PAIRS = {
 
 
 # The digits of the number of an entry, as in `Entry.1`.
-LONGEST_PLACE = 9
+LONGEST_NUMBER = 9
 
 
 @cache
@@ -91,7 +91,7 @@ def checked(shape: Shape, value: Any, path: str = "") -> Any:
         return found
     if isinstance(shape, ListShape):
         name = entries(shape)
-        return [checked(shape.member, each, f"{name}.{place}") for place, each in enumerate(value, 1)]
+        return [checked(shape.member, each, f"{name}.{number}") for number, each in enumerate(value, 1)]
     if isinstance(shape, MapShape):
         return {key: checked(shape.value, each, f"{path}.{key}") for key, each in value.items()}
     return _blob(value) if shape.type_name == "blob" else value
@@ -135,8 +135,8 @@ def _field(name: str, shape: Shape) -> str:
 
 
 def _numbered(fields: Mapping[str, Any]) -> list[Any]:
-    places = {int(place): place for place in fields if place.isdecimal() and len(place) <= LONGEST_PLACE}
-    return [fields[places[place]] for place in sorted(places)]
+    numbers = {int(number): number for number in fields if number.isdecimal() and len(number) <= LONGEST_NUMBER}
+    return [fields[numbers[number]] for number in sorted(numbers)]
 
 
 def _scalar(shape: Shape, text: str) -> Any:

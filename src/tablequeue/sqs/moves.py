@@ -169,7 +169,7 @@ def _tasks_of(source: Hosted) -> list[Task]:
 
 
 async def _note(source: Hosted, task: Task) -> None:
-    """Write a task into the label: in place of its last entry, or as the newest."""
+    """Write a task into the label: instead of its last entry, or as the newest."""
     task.noted = round(time() * 1000)
     others = [each for each in _tasks_of(source) if each.id != task.id]
     tasks = [task, *others][:KEPT]
@@ -218,7 +218,7 @@ async def _step(endpoint: Endpoint, source: Hosted, destination: Hosted | None, 
     if not ids:
         return 0
     if destination is not None:
-        to = await endpoint.queues.open(destination.place, destination.name, fresh=True)
+        to = await endpoint.queues.open(destination.owner, destination.name, fresh=True)
         moved = len(await source.queue.move(ids, to=to.queue))
     else:
         if not any(source.origin_of(message.headers) for message in messages):
@@ -243,7 +243,7 @@ async def _waiting(source: Hosted, number: int) -> list[Message]:
 
 async def _is_cancelled(endpoint: Endpoint, source: Hosted, task: Task) -> bool:
     """Write the progress; return whether a client cancelled the task."""
-    there = await endpoint.queues.open(source.place, source.name, fresh=True)
+    there = await endpoint.queues.open(source.owner, source.name, fresh=True)
     await _note(there, task)
     return there.settings.labels.get(label("cancelled_move")) == task.id
 
@@ -251,6 +251,6 @@ async def _is_cancelled(endpoint: Endpoint, source: Hosted, task: Task) -> bool:
 async def _tell(endpoint: Endpoint, source: Hosted, task: Task) -> None:
     """Write the progress, if the queue still exists."""
     try:
-        await _note(await endpoint.queues.open(source.place, source.name, fresh=True), task)
+        await _note(await endpoint.queues.open(source.owner, source.name, fresh=True), task)
     except (SqsError, TablequeueError):
         return  # the queue or the database is gone: no client can ask for the task

@@ -17,18 +17,18 @@ def forked(number: int) -> int:
     If this process is killed, they end too. Nothing that a fork breaks may be open, such as a database.
     """
     children: set[int] = set()
-    told = False
+    ending = False
 
     def end(*_: Any) -> None:
-        nonlocal told
-        told = True
+        nonlocal ending
+        ending = True
         for child in children:
             os.kill(child, signal.SIGTERM)
 
     signals = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(each, end) for each in signals]
     reader, writer = os.pipe()
-    for place in range(number):
+    for index in range(number):
         if child := os.fork():
             children.add(child)
             continue
@@ -36,12 +36,12 @@ def forked(number: int) -> int:
             signal.signal(each, handler)
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        return place
+        return index
     status = 0
     while children:
         child, _ = os.wait()
         children.discard(child)
-        if not told:
+        if not ending:
             status = 1
             end()
     sys.exit(status)

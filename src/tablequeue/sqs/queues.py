@@ -18,7 +18,7 @@ from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, invalid
 from tablequeue.sqs.hosted import Hosted, label, shown
-from tablequeue.sqs.urls import Place, of_arn
+from tablequeue.sqs.urls import Owner, of_arn
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO = ".fifo"
@@ -29,16 +29,16 @@ DELETED_FOR = 60
 
 
 async def create_queue(call: Call) -> Result:
-    place, name, given = call.place, call.parameters["QueueName"], call.get("Attributes", {})
+    owner, name, given = call.owner, call.parameters["QueueName"], call.get("Attributes", {})
     fifo = given.get("FifoQueue", "").lower() == "true"
     _check_name(name, fifo)
     set = attributes.checked(given, fifo, {})
     new_tags = call.get("tags", {})
     tags.check(new_tags, name)
     try:
-        there = await call.endpoint.queues.open(place, name, fresh=True)
+        there = await call.endpoint.queues.open(owner, name, fresh=True)
     except SqsError:
-        if call.endpoint.deleted.get((place, name), 0.0) > monotonic():
+        if call.endpoint.deleted.get((owner, name), 0.0) > monotonic():
             words = "You must wait 60 seconds after deleting a queue before you can create another with the same name."
             raise SqsError("QueueDeletedRecently", words) from None
         there = await _made(call, name, fifo, set, new_tags)
@@ -50,33 +50,33 @@ async def create_queue(call: Call) -> Result:
                 "QueueNameExists",
                 f"A queue already exists with the same name and a different value for attribute {attribute}",
             )
-    return {"QueueUrl": call.url(place, name)}
+    return {"QueueUrl": call.url(owner, name)}
 
 
 async def get_queue_url(call: Call) -> Result:
     name = call.parameters["QueueName"]
-    place = call.place._replace(account=call.get("QueueOwnerAWSAccountId", call.place.account))
-    await call.endpoint.queues.named(place, name, fresh=True)
-    return {"QueueUrl": call.url(place, name)}
+    owner = call.owner._replace(account=call.get("QueueOwnerAWSAccountId", call.owner.account))
+    await call.endpoint.queues.named(owner, name, fresh=True)
+    return {"QueueUrl": call.url(owner, name)}
 
 
 async def list_queues(call: Call) -> Result:
     prefix = call.get("QueueNamePrefix", "")
-    names = [name for name in await call.endpoint.queues.names(call.place) if name.startswith(prefix)]
-    return _page(call, "QueueUrls", call.place, names)
+    names = [name for name in await call.endpoint.queues.names(call.owner) if name.startswith(prefix)]
+    return _page(call, "QueueUrls", call.owner, names)
 
 
 async def list_dead_letter_source_queues(call: Call) -> Result:
     hosted = await call.queue()
     names = [source.name for source in await sources(call, hosted)]
-    return {"queueUrls": [], **_page(call, "queueUrls", hosted.place, names)}
+    return {"queueUrls": [], **_page(call, "queueUrls", hosted.owner, names)}
 
 
 async def delete_queue(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
     for source in await sources(call, hosted):
         # It keeps the policy, as with AWS; its messages are received for ever.
-        open = await call.endpoint.queues.open(source.place, source.name)
+        open = await call.endpoint.queues.open(source.owner, source.name)
         await open.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
     hosted.waiters.close()
     call.endpoint.queues.forget(hosted.name)
@@ -84,7 +84,7 @@ async def delete_queue(call: Call) -> Result:
     if call.endpoint.strict:
         now = monotonic()
         recent = {key: end for key, end in call.endpoint.deleted.items() if end > now}
-        call.endpoint.deleted = recent | {(hosted.place, hosted.name): now + DELETED_FOR}
+        call.endpoint.deleted = recent | {(hosted.owner, hosted.name): now + DELETED_FOR}
     return {}
 
 
@@ -94,7 +94,7 @@ async def purge_queue(call: Call) -> Result:
     if time() - last < PURGE_EVERY:
         words = f"Only one PurgeQueue operation on {hosted.name} is allowed every {PURGE_EVERY} seconds."
         raise SqsError("PurgeQueueInProgress", words)
-    open = await call.endpoint.queues.open(hosted.place, hosted.name)
+    open = await call.endpoint.queues.open(hosted.owner, hosted.name)
     # Deduplication ids of FIFO queues are free again: the label is a part of their keys.
     await open.queue.alter(labels={label("purged"): str(time())})
     await open.queue.purge(in_progress=True)
@@ -119,7 +119,7 @@ async def set_queue_attributes(call: Call) -> Result:
     set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo, _kept(hosted))
     options = attributes.options(set)
     if "RedrivePolicy" in set:
-        options |= await _dead_letters(call, hosted.place, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
+        options |= await _dead_letters(call, hosted.owner, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
     scope = hosted.settings.text("DeduplicationScope")
     if set.get("DeduplicationScope", scope) != scope:
         options["labels"][label("scoped")] = f"{time()} {scope}"
@@ -131,14 +131,14 @@ async def altered(call: Call, hosted: Hosted, options: Mapping[str, Any]) -> Non
     """Change the definition and the labels of a queue, and store the time."""
     labels = {label("modified"): str(int(time())), **options.get("labels", {})}
     # Through the queue that is open here, so the change takes effect at once.
-    open = await call.endpoint.queues.open(hosted.place, hosted.name)
+    open = await call.endpoint.queues.open(hosted.owner, hosted.name)
     await open.queue.alter(**{**options, "labels": labels})
 
 
 async def sources(call: Call, hosted: Hosted) -> list[Hosted]:
     """Return the queues that send their dead letters to this one."""
-    names = await call.endpoint.queues.names(hosted.place)
-    found = [await call.endpoint.queues.open(hosted.place, name, fresh=True) for name in names]
+    names = await call.endpoint.queues.names(hosted.owner)
+    found = [await call.endpoint.queues.open(hosted.owner, name, fresh=True) for name in names]
     own = [hosted] if _is_its_own(hosted) else []
     return [each for each in found if each.queue.definition.dead_letter_to == hosted.queue.name] + own
 
@@ -165,13 +165,13 @@ def _check_name(name: str, fifo: bool) -> None:
 async def _made(call: Call, name: str, fifo: bool, set: Mapping[str, str], new_tags: Mapping[str, str]) -> Hosted:
     options = {"lease": 30.0, "expires": float(RETENTION), "max_attempts": LARGEST} | attributes.options(set)
     if set.get("RedrivePolicy"):
-        options |= await _dead_letters(call, call.place, name, fifo, set["RedrivePolicy"])
+        options |= await _dead_letters(call, call.owner, name, fifo, set["RedrivePolicy"])
     now = str(int(time()))
     labels = {
         **{key: text for key, text in options.pop("labels").items() if text is not None},
         **{label(key): now for key in ("created", "modified")},
-        label("account"): call.place.account,
-        label("region"): call.place.region,
+        label("account"): call.owner.account,
+        label("region"): call.owner.region,
         label("seed"): secrets.token_hex(8),
         **{f"{TAG}{key}": text for key, text in new_tags.items()},
     }
@@ -180,20 +180,20 @@ async def _made(call: Call, name: str, fifo: bool, set: Mapping[str, str], new_t
     else:
         options["groups"] = "fair"
     try:
-        stored = await call.endpoint.queues.free_name(call.place, name)
+        stored = await call.endpoint.queues.free_name(call.owner, name)
         await call.endpoint.db.create_queue(stored, payload="text", history="none", labels=labels, **options)
     except QueueDiffers:
         pass  # another request made it just now
     call.endpoint.queues.forget(name)
-    return await call.endpoint.queues.open(call.place, name, fresh=True)
+    return await call.endpoint.queues.open(call.owner, name, fresh=True)
 
 
-async def _dead_letters(call: Call, place: Place, name: str, fifo: bool, policy: str) -> dict[str, Any]:
+async def _dead_letters(call: Call, owner: Owner, name: str, fifo: bool, policy: str) -> dict[str, Any]:
     """Return the options of the definition that a redrive policy sets."""
     if not policy:
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     arn, most = attributes.redrive_policy(policy)
-    if arn == place.arn(name):
+    if arn == owner.arn(name):
         # Its own dead-letter queue, which AWS allows: a message received too often stays where it is.
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     try:
@@ -202,7 +202,7 @@ async def _dead_letters(call: Call, place: Place, name: str, fifo: bool, policy:
         raise invalid(policy, "RedrivePolicy", "Dead letter target does not exist.") from None
     if target.settings.fifo is not fifo:
         raise invalid(policy, "RedrivePolicy", "Dead-letter queue must be same type of queue as the source.")
-    if not _allowed(place.arn(name), target):
+    if not _allowed(owner.arn(name), target):
         words = "The dead-letter queue does not allow this queue as a source; see its RedriveAllowPolicy."
         raise invalid(policy, "RedrivePolicy", words)
     return {"dead_letter_to": target.queue.name, "max_attempts": most}
@@ -231,7 +231,7 @@ def _kept(hosted: Hosted) -> dict[str, str]:
     found = settings.values()
     definition, text = settings.definition, settings.labels.get(f"{PREFIX}RedrivePolicy")
     if definition.dead_letter_to is not None:
-        arn = hosted.place.arn(shown(definition.dead_letter_to, hosted.place))
+        arn = hosted.owner.arn(shown(definition.dead_letter_to, hosted.owner))
         most = definition.max_attempts
         try:
             as_set = text is not None and attributes.redrive_policy(text) == (arn, most)
@@ -254,7 +254,7 @@ def _same(attribute: str, there: str, wanted: str) -> bool:
         return False
 
 
-def _page(call: Call, field: str, place: Place, names: list[str]) -> Result:
+def _page(call: Call, field: str, owner: Owner, names: list[str]) -> Result:
     """Return a page of the URLs of queues, and how to get the next one."""
     most, token = call.get("MaxResults"), call.get("NextToken")
     if most is not None and not 1 <= most <= MOST_LISTED:
@@ -268,7 +268,7 @@ def _page(call: Call, field: str, place: Place, names: list[str]) -> Result:
             raise bad_parameter("Invalid or expired next token.") from None
         names = [name for name in names if name > after]
     page = names[: most or MOST_LISTED]
-    result: Result = {field: [call.url(place, name) for name in page]} if page else {}
+    result: Result = {field: [call.url(owner, name) for name in page]} if page else {}
     if most is not None and len(names) > len(page):
         result["NextToken"] = base64.b64encode(page[-1].encode()).decode()
     return result

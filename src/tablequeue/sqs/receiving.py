@@ -114,7 +114,7 @@ async def _message(
     seed, id = hosted.seed, claim.id
     if origin is not None:
         # A dead letter has the id that it had in its queue.
-        source, seed = await call.endpoint.queues.origin(hosted.place, origin)
+        source, seed = await call.endpoint.queues.origin(hosted.owner, origin)
         id = origin.id
     body = messages.body_of(claim.payload, hosted.settings.definition.payload)
     end = claim.lease_until if lease else None
@@ -147,7 +147,7 @@ async def _attributes(
     ours = ours if isinstance(ours, dict) else {}
     fifo = hosted.settings.fifo
     found: dict[str, Any] = {
-        "SenderId": hosted.place.account,
+        "SenderId": hosted.owner.account,
         "SentTimestamp": _milliseconds(claim.pushed_at),
         "ApproximateReceiveCount": str(claim.attempt + (origin.attempts if origin else 0)),
         "ApproximateFirstReceiveTimestamp": None,
@@ -155,7 +155,7 @@ async def _attributes(
         "MessageDeduplicationId": ours.get("dedup", claim.key) if fifo else None,
         "MessageGroupId": claim.group or ours.get("group"),
         "AWSTraceHeader": ours.get("trace"),
-        "DeadLetterQueueSourceArn": None if source is None else hosted.place.arn(source),
+        "DeadLetterQueueSourceArn": None if source is None else hosted.owner.arn(source),
     }
     if "ApproximateFirstReceiveTimestamp" in wanted:
         first = claim.popped_at

@@ -133,12 +133,12 @@ def _prepared(hosted: Hosted, entry: Mapping[str, Any], trace: str | None) -> Se
         key=key,
         headers=messages.headers_of(attributes, ours),
     )
-    told: Result = {"MD5OfMessageBody": messages.md5(body)}
+    sent: Result = {"MD5OfMessageBody": messages.md5(body)}
     if attributes:
-        told["MD5OfMessageAttributes"] = messages.md5_of(attributes)
+        sent["MD5OfMessageAttributes"] = messages.md5_of(attributes)
     if system:
-        told["MD5OfMessageSystemAttributes"] = messages.md5_of(system)
-    return Sent(message, told)
+        sent["MD5OfMessageSystemAttributes"] = messages.md5_of(system)
+    return Sent(message, sent)
 
 
 def _key(settings: Settings, group: str, dedup: str) -> str:

@@ -18,8 +18,8 @@ REMEMBERED = 500
 """The most characters of a URL that is kept in the cache."""
 
 
-class Place(NamedTuple):
-    """An account and a region. Queues of one name in two places are two queues."""
+class Owner(NamedTuple):
+    """The account and the region of a client or a queue. Queues of one name with two owners are two queues."""
 
     account: str
     region: str
@@ -31,28 +31,29 @@ class Place(NamedTuple):
     def path(self, name: str) -> str:
         return f"/{self.account}/{quote(name, safe='')}"
 
-    def of(self, url: str) -> tuple[Place, str]:
-        """Return the place and the name of a queue by its URL, path or name. Missing parts come from this place."""
+    def of(self, url: str) -> tuple[Owner, str]:
+        """Return the owner and the name of a queue by its URL, path or name. This owner supplies a missing account or
+        region."""
         return _parsed(self, url) if len(url) <= REMEMBERED else _parsed.__wrapped__(self, url)
 
 
 @lru_cache(maxsize=1000)
-def _parsed(place: Place, url: str) -> tuple[Place, str]:
+def _parsed(owner: Owner, url: str) -> tuple[Owner, str]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return place, ""  # no queue has this name
+        return owner, ""  # no queue has this name
     path = parts.path.rstrip("/")
     *before, name = path.split("/")
-    account = before[-1] if before and ACCOUNT.fullmatch(before[-1]) else place.account
+    account = before[-1] if before and ACCOUNT.fullmatch(before[-1]) else owner.account
     found = _IN_PATH.fullmatch(path)
-    return Place(account, (found and found[1]) or region_in(parts.netloc) or place.region), unquote(name)
+    return Owner(account, (found and found[1]) or region_in(parts.netloc) or owner.region), unquote(name)
 
 
-def of_arn(arn: str) -> tuple[Place, str]:
-    """Return the place and the name of the queue of an ARN."""
+def of_arn(arn: str) -> tuple[Owner, str]:
+    """Return the owner and the name of the queue of an ARN."""
     region, account, name = arn.split(":")[-3:]
-    return Place(account, region), name
+    return Owner(account, region), name
 
 
 def is_arn(text: str) -> bool:

@@ -1,4 +1,5 @@
-"""Tools for the tests of an application: what it pushed, what its handlers do, and time that a test moves."""
+"""Tools for the tests of an application: an assertion on pushed messages, calls of handlers, and a clock that a test
+moves."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from tablequeue.testing.pushed import assert_pushed
     from tablequeue.testing.transaction import in_transaction
 
-# The public names of each module. A name is imported at its first use: pytest imports this package, with the plugin in
-# it, in every project of an environment, and those without a queue must not pay for it.
+# The public names of each module. A name is imported at its first use: pytest imports this package, with its plugin, in
+# every project of an environment, and a project without queues must not pay for it.
 _NAMES = {
     "clock": "Clock",
     "consuming": "Drained Killed Performed",

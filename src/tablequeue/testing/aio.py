@@ -1,7 +1,7 @@
 """`perform` and `drain` for tests of asyncio: async handlers run in the event loop of the test.
 
-`from tablequeue.testing import aio`, then `await aio.drain(work, database)`. The arguments are those of the functions
-without `await`; the work on the database, and handlers that are not async, run in threads.
+`from tablequeue.testing import aio`, then `await aio.drain(work, database)`. The arguments are the same as without
+`await`; the work on the database, and handlers that are not async, run in threads.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ FIRST_NOW = datetime(1970, 1, 2, tzinfo=UTC)
 
 
 class Clock:
-    """A clock that a test moves, and that goes on from there. At the end of the block it is right again.
+    """A clock that a test moves, and that goes on from there. After the block, the database's clock counts again.
 
-    All verbs of this process that are not given `now=` go by it, on every database: due times, leases, backoffs, rates,
-    expiry, schedules, the times of messages. Python's own clocks do not, nor do time-outs of handlers, the processes of
-    a worker, and other programs. A worker that waits in the background looks within 10 seconds; `drain` looks at once.
-    One that was not moved costs nothing: the database's clock decides.
+    All verbs of this process without `now=` use it, on every database: due times, leases, backoffs, rates, expiry,
+    schedules, the times of messages. Python's own clocks do not, nor do time-outs of handlers, the processes of a
+    worker, and other programs. A worker that waits in the background looks within 10 seconds; `drain` looks at once.
+    A clock that was not moved costs nothing: the database's clock decides.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,8 @@ class Clock:
         return self.move_to(clock.now() + timedelta(seconds=in_seconds(duration)))
 
     def move_to(self, time: datetime) -> datetime:
-        """Move the clock to an aware time, and return it. It may be before now: then what is there is of the future."""
+        """Move the clock to an aware time, and return it. It may be in the past: then existing messages are from the
+        future."""
         if not self._entered:
             raise BadInput(
                 "The clock is moved outside of its block, so nothing would set it right.",

@@ -25,30 +25,30 @@ from tablequeue.worker.tasks import TaskPool
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# What a worker takes for the failure of a message. Anything else ends the test: Ctrl-C, and `pytest.fail()` and
-# `pytest.skip()` in what a handler calls.
+# The exceptions that fail a message, as in a worker. Any other exception ends the test: Ctrl-C, and `pytest.fail()` and
+# `pytest.skip()` in a handler.
 FAILURES = (Exception, SystemExit, TimedOut)
 
 
 class Killed(BaseException):
-    """Raised in a handler, or in what it calls: its consumer is dead from there on, as after SIGKILL.
+    """Raise it in a handler, or in a function that the handler calls: its consumer is then dead, as after SIGKILL.
 
-    Nothing more is recorded of the message: its lease ends, and it is delivered again. Unlike in a process that is
-    killed, `finally` and `with` blocks end. No `except Exception` catches it.
+    Nothing more is recorded of the message: its lease ends, and it is delivered again. Unlike in a killed process,
+    `finally` and `with` blocks still run. No `except Exception` catches it.
     """
 
 
 @dataclass(frozen=True, repr=False)
 class Performed:
-    """What one call of a handler has done to a message.
+    """What one call of a handler did to a message.
 
-    queue     the name of the queue; `id`, `payload` and `attempt` are those of the message.
-    outcome   what the worker made of what the handler returned or raised; the `error` of a `Retry` is the exception
-              itself. None: the consumer was killed.
+    queue     the name of the queue; `id`, `payload` and `attempt` are the values of the message.
+    outcome   the outcome that the worker derived from the return value or the exception of the handler; the `error` of
+              a `Retry` is the exception itself. None: the consumer was killed.
     state     what the message became, as `Worker.run` counts it: `completed`, `snoozed`, `ready`, `scheduled`, `dead`,
               `cancelled`, or `lost` where delivery is at most once. `unfinished`: this consumer has not finished it. It
               was killed, or had lost its lease; or its handler returned `Finished()` and had not finished it.
-    message   the message as it is afterwards; None if it was deleted.
+    message   the message after the call; None if it was deleted.
     """
 
     queue: str
@@ -66,7 +66,7 @@ class Performed:
 
     @property
     def error(self) -> str:
-        """The error of the attempt as it is stored, with the traceback of an exception; empty if there is none."""
+        """The stored error of the attempt, with the traceback of an exception; empty if there is none."""
         return error_text(self.outcome.error) if isinstance(self.outcome, (Retry, DeadLetter)) else ""
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class Performed:
 
 
 class Drained(list[Performed]):
-    """What calls of handlers have done, in their order."""
+    """What calls of handlers did, in the order of the calls."""
 
     @property
     def counts(self) -> Counter[str]:
@@ -85,7 +85,7 @@ class Drained(list[Performed]):
 
 
 class Call(NamedTuple):
-    """A call of a handler that is to be made."""
+    """A call of a handler that has to be made."""
 
     handler: Handler
     assignment: Assignment

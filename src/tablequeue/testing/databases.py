@@ -16,7 +16,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from tablequeue.database import connect
 from tablequeue.errors import BadInput, TablequeueError
 
-# Where files are in memory on Linux. Elsewhere the folder is that of temporary files.
+# The folder for files in memory on Linux. On other systems it is the folder of temporary files.
 MEMORY = Path("/dev/shm")
 # Seconds that the end of a test waits for a transaction that the test has left open.
 PATIENCE = 5
@@ -44,9 +44,9 @@ SCHEMAS: dict[str, tuple[Callable[[sa.URL, str], sa.URL], dict[str, str]]] = {
 def temporary_database(url: str | sa.URL | None = None) -> Iterator[str]:
     """Make an empty database, return its URL, and delete the database at the end of the block.
 
-    url   the URL of a PostgreSQL, MariaDB or MySQL database: a schema of its own is made there. The URL that is
-          returned takes every table there, those of the application too. The user must have the right to make schemas.
-          None, or `sqlite://`: a SQLite file, on Linux in memory. A database of SQLite that has no file belongs to one
+    url   the URL of a PostgreSQL, MariaDB or MySQL database: a schema of its own is made there. The returned URL puts
+          every table there, also the tables of the application. The user must have the right to make schemas. None, or
+          `sqlite://`: a SQLite file, on Linux in memory. A database of SQLite that has no file belongs to one
           connection alone, and an application has several.
 
     `BadUrl`, as `connect` raises it. `BadInput` if the URL names a file, or a database without schemas of this kind.

@@ -49,9 +49,9 @@ def perform(
     attempt   the number of this attempt, from 1: attempts before it have failed.
     group, key, priority, headers   what the message has besides its payload.
 
-    The call is that of a worker: an exception fails the attempt and is in `Performed.error`; time-outs, retries, dead
-    letters, results and `Finished` are as in `Worker`. It runs in this thread, also for a handler with `processes`.
-    Ctrl-C and `pytest.fail()` end it. What the handler pushes is pushed: see `assert_pushed`.
+    The call is the same as in a worker: an exception fails the attempt and is in `Performed.error`; time-outs, retries,
+    dead letters, results and `Finished` are as in `Worker`. It runs in this thread, also for a handler with
+    `processes`. Ctrl-C and `pytest.fail()` end it. Messages that the handler pushes are pushed: see `assert_pushed`.
 
     `BadInput` if the queue cannot have such a message.
     """
@@ -59,10 +59,10 @@ def perform(
 
 
 def drain(work: Worker | Handler, database: Database) -> Drained:
-    """Run the handlers for all messages that are ready, and for those that they push; return what became of each.
+    """Run the handlers for all ready messages, and for the messages that they push; return what became of each.
 
-    work       a `Worker`, whose schedules push what is due before; or one `Handler`.
-    database   where the queues are: that of `tablequeue.connect`, or of `in_transaction`.
+    work       a `Worker`, with its schedules, which first push the messages that are due; or one `Handler`.
+    database   the database of the queues, made by `tablequeue.connect` or `in_transaction`.
 
     One message, or one batch, after the other, in this thread, as in `perform`. What is to be tried later stays in its
     queue: a test moves the clock, and drains again. A schedule begins at the first call that knows it, and is due at
@@ -126,7 +126,7 @@ def draining(work: Worker | Handler, database: Database) -> Steps[Drained]:
 
 
 def _emptied(queue: Consumer, handler: Handler, drained: Drained) -> Steps[None]:
-    """Handle what is ready in a queue."""
+    """Handle the ready messages of a queue."""
     while claims := queue.pop_many(handler.batch or 1):
         drained += yield from handled(queue, handler, claims)
         if len(drained) > MOST:

@@ -28,13 +28,14 @@ def in_transaction(
     pops, `assert_pushed`, `perform` and `drain`. So all of them see what the application pushed there, and a rollback
     undoes all of it. Nothing is committed. Use it in the thread of the test alone.
 
-    schema   that of `tablequeue.connect`.
+    schema   as in `tablequeue.connect`.
 
     Call it before the application uses the connection: on SQLite it begins the transaction, which the driver would
     begin so late that a savepoint is committed.
 
-    `BadInput` for an async connection, which has such a one in its `run_sync`. The database that is returned refuses to
-    make queues on MariaDB and MySQL, where that would commit the transaction: there `perform` with a queue is refused.
+    `BadInput` for an async connection: call it with the connection that its `run_sync` gives. The database that is
+    returned refuses to make queues on MariaDB and MySQL, where that would commit the transaction: there `perform` with
+    a queue is refused.
     """
     given = own_session(connection)
     own = given if isinstance(given, sa.Connection) else _connection_of(given)
@@ -45,7 +46,7 @@ def in_transaction(
         # The driver of SQLite begins one only before a change. A savepoint before that would be a transaction itself,
         # and its release a commit.
         own.connection.cursor().execute("begin")
-    # The statements are those of the synchronous driver: a cursor of an async one translates them.
+    # The statements are for the synchronous driver: a cursor of an async driver translates them.
     dialect = sa.create_engine(own_url(own.engine.url)).dialect if own.dialect.is_async else own.dialect
     engine = engine_class(own.dialect.name)(dialect, schema)
     return Database(own.engine, TransactionRunner(own.engine, engine, given), None)

@@ -63,7 +63,8 @@ def look_after(context: Context, now: datetime | None) -> None:
 
 
 def cancel(context: Context, id: int, dead: bool, now: datetime | None) -> int:
-    """Cancel the messages of a batch, with `dead` its dead letters too. Return how many are cancelled or told."""
+    """Cancel the messages of a batch, with `dead` its dead letters too. Return how many were cancelled or told to
+    stop."""
     total = 0
     params: Params = {"id": id, "dead": int(dead), "n": CANCELLED_AT_ONCE}
     while ids := context.run(context.engine.batches.uncancelled, params):

@@ -232,7 +232,7 @@ def find(runner: Runner, id: int, who: str) -> Batch:
         table = None
     name = None if table is None else catalogue.name_in(catalogue.rows(runner), table)
     if name is None:
-        missing = catalogue.without_place(runner, f"batch {id}")
+        missing = catalogue.missing_database(runner, f"batch {id}")
         raise _not_found(id) if missing is None else BatchNotFound(missing.cause, missing.remedy)
     return Batch(Context.at(runner, catalogue.find(runner, name, "queue"), who), id)
 

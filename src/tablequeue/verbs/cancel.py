@@ -11,7 +11,7 @@ from tablequeue.model.connection import Connection
 from tablequeue.model.message import Message
 from tablequeue.model.states import STATES
 from tablequeue.verbs.after import ENDED, follow
-from tablequeue.verbs.context import Context, Params, whole_ids
+from tablequeue.verbs.context import Context, Params, checked_ids
 from tablequeue.verbs.inspect import in_batches
 
 Chosen = int | Iterable[int] | Callable[[Message], bool]
@@ -23,12 +23,12 @@ class Cancellation:
     """What `cancel` has done. Each given id is in one of the three lists.
 
     cancelled   the messages that waited, or were dead letters: they have left the queue.
-    told        the messages in progress: their consumers are told to stop.
+    in_progress         the messages in progress: their consumers see `Claim.cancelled`.
     unknown     ids that no message in the queue has: it is finished or deleted, or never existed.
     """
 
     cancelled: tuple[int, ...] = ()
-    told: tuple[int, ...] = ()
+    in_progress: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
 
 
@@ -51,7 +51,7 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: Co
     )
 
 
-def told(context: Context, ids: Sequence[int]) -> frozenset[int]:
+def cancelled_in_progress(context: Context, ids: Sequence[int]) -> frozenset[int]:
     """Return the messages in progress that were cancelled. It reads their rows by their ids, and locks none.
 
     In a subscription, only detached messages can be cancelled; where delivery is at most once, none.
@@ -66,7 +66,7 @@ def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
     """Return the ids, all at once; or the ids of messages that the predicate chooses, by state, in batches."""
     if not callable(which):
         given = [which] if isinstance(which, int) else which
-        if ids := sorted({*whole_ids(given)}):
+        if ids := sorted({*checked_ids(given)}):
             yield ids
         return
     # For a subscription, its detached messages. Each is looked at in its current state.

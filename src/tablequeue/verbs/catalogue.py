@@ -141,8 +141,8 @@ _CREATE: dict[Kind, str] = {
 }
 
 
-def without_place(runner: Runner, what: str) -> QueueNotFound | None:
-    """Return the error for a name that cannot exist, because the database file or the schema does not; else None."""
+def missing_database(runner: Runner, what: str) -> QueueNotFound | None:
+    """Return the error for a name, if there is no database file or no schema in which it could exist; else None."""
     if path := runner.missing():
         return QueueNotFound(f"There is no {what}, for there is no database file {path}.", FILE_REMEDY)
     if not has_schema(runner):
@@ -154,7 +154,7 @@ def without_place(runner: Runner, what: str) -> QueueNotFound | None:
 
 
 def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
-    if error := without_place(runner, f"{kind} {name!r}"):
+    if error := missing_database(runner, f"{kind} {name!r}"):
         return error
     there = {each.casefold(): each for each in names(runner, kind)}
     near = difflib.get_close_matches(name.casefold(), there, n=1)
@@ -200,7 +200,7 @@ def name_in(there: Sequence[NameRow], table: str) -> str | None:
 def identity(runner: Runner) -> str:
     """Return the identity of the database, which was made with its catalogue."""
     if not _installed(runner):
-        error = without_place(runner, "identity of the database")
+        error = missing_database(runner, "identity of the database")
         raise error or QueueNotFound("The database has no queue yet, and so no identity.", "Create a queue first.")
     return runner.run(runner.engine.catalogue.identity, runner.engine.shared, {})
 

@@ -42,7 +42,7 @@ PARTS: Ways[Callable[[Engine], tuple[Messages, Reads]]] = Ways(
 )
 # Seconds between two looks of one process at the definition of a queue: an altered one holds within a second.
 LOOK_EVERY = 0.75
-# The age, in seconds, of the last look from which every call looks again before it goes on.
+# The age of the last look, in seconds, from which every call looks again before it goes on.
 LOOKED_WITHIN = 1.0
 
 
@@ -203,11 +203,11 @@ def count(number: int, what: str) -> int:
     return number
 
 
-def whole_ids(ids: Iterable[int]) -> list[int]:
+def checked_ids(ids: Iterable[int]) -> list[int]:
     """Return the ids, if a bigint can hold each; else `BadInput`."""
     if not isinstance(ids, Iterable):
         raise BadInput(f"{ids!r} is no list of ids.", "Give the ids in a list.")
     return [checked_id(id) for id in ids]
 
 
-__all__ = ["Context", "Params", "count", "positive", "seconds", "whole_ids"]
+__all__ = ["Context", "Params", "checked_ids", "count", "positive", "seconds"]

@@ -45,7 +45,7 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
 
 
 def check_altered(name: str, definition: Definition, there: Table | None, rows: Sequence[NameRow]) -> None:
-    """Refuse another queue for the dead letters of an existing queue; `rows` is the catalogue."""
+    """Refuse a new `dead_letter_to` of an existing queue if it cannot work; `rows` is the catalogue."""
     check(name, definition, there)
     targets = {row.name: json.loads(row.entry).get("dead_letter_to") for row in rows} | {
         name: definition.dead_letter_to
@@ -75,7 +75,7 @@ def refuse_drop(name: str | None, rows: Sequence[NameRow]) -> None:
 
 
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
-    """Move messages of `source` that wait in `target` back, if `chosen` is true for them. Return how many."""
+    """Move dead letters of `source` back from `target`, if `chosen` is true for them. Return how many."""
     total, table = 0, source.table
     # In the order of their ids, whatever their states: both queues may be strict, or have groups.
     for batch in in_batches(target, *MOVABLE):

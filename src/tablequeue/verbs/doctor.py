@@ -25,14 +25,14 @@ KEPT = 1_000_000
 # Seconds by which a history may be behind its retention. Consumers look at it once a minute.
 LATE = 300.0
 # Maximum number of messages on their way to another database that are counted.
-MOST_ASIDE = 1000
+MOST_RESERVED = 1000
 # Seconds by which the clocks of client and database may differ: less than any useful lease.
 SKEW = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A danger to a queue, or to all of them if `queue` is None; `cause` says what it does, `remedy` what to do."""
+    """A danger to a queue, or to all queues if `queue` is None; `cause` names the danger, `remedy` says what to do."""
 
     queue: str | None
     cause: str
@@ -55,9 +55,9 @@ def of_queue(context: Context) -> Iterator[Finding]:
             yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
     now = stats(context, WINDOW, None)
     yield from (Finding(name, *words) for words in _lease(context, now))
-    yield from (Finding(name, *words) for words in _places(context, now))
-    yield from (Finding(name, *words) for words in _places_of_groups(context, now))
-    yield from (Finding(name, *words) for words in _aside(context))
+    yield from (Finding(name, *words) for words in _concurrency(context, now))
+    yield from (Finding(name, *words) for words in _group_limits(context, now))
+    yield from (Finding(name, *words) for words in _reserved(context))
     if context.table.topic is not None:
         yield from (Finding(name, *words) for words in _behind(context))
     else:
@@ -115,12 +115,12 @@ def _indexes(context: Context) -> Iterator[Words]:
         )
 
 
-def _aside(context: Context) -> Iterator[Words]:
+def _reserved(context: Context) -> Iterator[Words]:
     catalogue, words = context.engine.catalogue, context.engine.words(context.table)
     if context.run(catalogue.has_table, {"table": words["moving"]}):
-        rows = context.run(context.engine.moving.aside, {"after": 0, "n": MOST_ASIDE})
+        rows = context.run(context.engine.moving.aside, {"after": 0, "n": MOST_RESERVED})
         if rows:
-            number = f"{len(rows):,}{' or more' if len(rows) == MOST_ASIDE else ''}"
+            number = f"{len(rows):,}{' or more' if len(rows) == MOST_RESERVED else ''}"
             yield (
                 f"{number} messages are on their way to another database: no consumer gets them until they are there.",
                 "If no move of the queue runs now, run it again: `tablequeue move`, to the same queue.",
@@ -166,7 +166,7 @@ def _history(context: Context, now: Stats) -> Iterator[Words]:
         )
 
 
-def _places(context: Context, now: Stats) -> Iterator[Words]:
+def _concurrency(context: Context, now: Stats) -> Iterator[Words]:
     """Report that a queue has been at its limit for so long that other messages do not get through."""
     definition = context.table.definition
     if definition.concurrency is None:
@@ -180,7 +180,7 @@ def _places(context: Context, now: Stats) -> Iterator[Words]:
         )
 
 
-def _places_of_groups(context: Context, now: Stats) -> Iterator[Words]:
+def _group_limits(context: Context, now: Stats) -> Iterator[Words]:
     """Report that every group with messages ready has been at its limit for that long."""
     definition = context.table.definition
     if definition.per_group is None:

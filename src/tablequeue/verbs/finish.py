@@ -158,8 +158,8 @@ def _finish(
 ) -> tuple[dict[str, C], LeaseLost | None]:
     """Finish the claims, all in one transaction.
 
-    Return what the operation returned for each token, a collection of the ids that were held; and the error for the ids
-    that were not.
+    Return two values: what the operation returned for each token, which is a collection of the ids that were held; and
+    the error for the ids that were not held.
     """
     engine = context.engine
     by_token: dict[str, list[int]] = defaultdict(list)

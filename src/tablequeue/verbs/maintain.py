@@ -14,7 +14,7 @@ from tablequeue.model.message import Message
 from tablequeue.model.pacing import Duration
 from tablequeue.verbs import catalogue, dead_letters
 from tablequeue.verbs.after import CHANGED, PURGED, follow
-from tablequeue.verbs.context import Context, seconds, whole_ids
+from tablequeue.verbs.context import Context, checked_ids, seconds
 from tablequeue.verbs.inspect import BATCH, in_batches, need_history
 
 
@@ -85,7 +85,8 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
 
 
 def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> int:
-    """Move dead letters back from another queue, or from this one to the queues they came from; return how many."""
+    """Move dead letters back: from another queue to this one, or from this queue to the queues they came from; return
+    how many."""
     if context.table.definition.kind != "queue":
         return 0
 
@@ -95,7 +96,7 @@ def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> 
     def chosen(message: Message, id: int) -> bool:
         return which is ALL or (which(message) if callable(which) else id in ids)
 
-    ids = () if which is ALL or callable(which) else {*whole_ids(which)}
+    ids = () if which is ALL or callable(which) else {*checked_ids(which)}
     total = 0
     if context.table.dead_letters is not None:
         target = at(context.table.dead_letters)
@@ -128,6 +129,6 @@ def _each_dead(
 ) -> int:
     """Call `do` for the dead letters with these ids, or that the predicate chooses; return how many."""
     if not callable(which):
-        return do(whole_ids(which))
+        return do(checked_ids(which))
     chosen = ([message.id for message in batch if which(message)] for batch in in_batches(context, "dead"))
     return sum(do(ids) for ids in chosen if ids)

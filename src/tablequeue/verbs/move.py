@@ -13,7 +13,7 @@ from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.model.states import WAITING_STATES, LiveState
 from tablequeue.verbs import keys, move_between
 from tablequeue.verbs.after import CHANGED, follow
-from tablequeue.verbs.context import Context, whole_ids
+from tablequeue.verbs.context import Context, checked_ids
 from tablequeue.verbs.dependency_ends import awaited
 from tablequeue.verbs.inspect import find, in_batches
 from tablequeue.verbs.maintain import ALL, Which
@@ -45,7 +45,7 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
     target = to.engine.table(to.table.name, to.table.definition, to.table.table_name)
     target.source = context.table
     if which is not ALL and not callable(which):
-        ids = whole_ids(which)
+        ids = checked_ids(which)
         own = _keys(context, ids) if to.table.definition.unique_for else {}
         return _move(context, to, target, ids, own, now, whole=True)
     moved: dict[int, int] = {}
@@ -79,7 +79,7 @@ def _move(
 ) -> dict[int, int]:
     """Move messages in one transaction; with `whole`, move all of them or none.
 
-    own   the keys of the messages, by their ids: for a queue in which keys stay taken for a time.
+    own   the keys of the messages, by their ids, if the other queue has `unique_for`.
     """
 
     def run(cursor: Any, target: Table, params: Params) -> dict[int, int]:

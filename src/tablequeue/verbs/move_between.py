@@ -132,7 +132,7 @@ def _pass(context: Context, to: Context, found: _Pass, now: datetime | None) -> 
         before, after = after, rows[-1][0]
         taken = _look_for_keys(to, [row[2] for row in rows if row[2] is not None])
         found.keys |= dict.fromkeys(taken)
-        if _set_aside(context, before, after, {*taken}, found):
+        if _reserve(context, before, after, {*taken}, found):
             follow(context, CHANGED, now, None)
             yield from _forward(context, to, found, now)
 
@@ -144,7 +144,7 @@ def _look_for_keys(to: Context, wanted: Sequence[str]) -> set[str]:
     return to.run(run, {}) if wanted else set()
 
 
-def _set_aside(context: Context, after: int, high: int, taken: set[str], found: _Pass) -> bool:
+def _reserve(context: Context, after: int, high: int, taken: set[str], found: _Pass) -> bool:
     """Reserve the messages with these ids, except messages with a taken key. Return whether there are any."""
     moving, grouped = context.engine.moving, context.table.definition.grouped
 
@@ -171,7 +171,7 @@ def _forward(context: Context, to: Context, found: _Pass, now: datetime | None) 
     moving, after = context.engine.moving, 0
     while rows := context.run(moving.aside, {"after": after, "n": BATCH}):
         after = rows[-1][0]
-        brought = _bring(to, [_aside(context, to, row) for row in rows], context.table.definition.grouped, found, now)
+        brought = _bring(to, [_as_row(context, to, row) for row in rows], context.table.definition.grouped, found, now)
         come = {id: new for id, new in brought.items() if new != BACK}
         found.number += len(come)
         try:
@@ -227,7 +227,7 @@ def _bring(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: da
 
 
 def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: datetime | None) -> dict[int, int]:
-    """Insert messages, except those already inserted, in one transaction."""
+    """Insert the messages that are not inserted yet, in one transaction."""
     engine, definition = to.engine, to.table.definition
 
     def run(cursor: Any, target: Table, params: Params) -> tuple[dict[int, int], dict[int, int], list[Params]]:
@@ -308,7 +308,7 @@ def _copy_history(context: Context, to: Context) -> Iterator[Moved]:
 
 
 def _bring_history(to: Context, rows: list[Params]) -> dict[int, int]:
-    """Insert messages into the history of the target, except those already there. Return old and new ids."""
+    """Insert messages into the history of the target, unless it has them already. Return old and new ids."""
     engine = to.engine
 
     def run(cursor: Any, target: Table, params: Params) -> dict[int, int]:
@@ -345,7 +345,7 @@ def _name(row: Params) -> tuple[int, str]:
     return row["id"], row["token"] or ""
 
 
-def _aside(context: Context, to: Context, row: Row) -> Params:
+def _as_row(context: Context, to: Context, row: Row) -> Params:
     """Return a reserved message as the values of a row of the target."""
     return _values(context, to, ASIDE, row)
 

@@ -25,9 +25,9 @@ from tablequeue.verbs.stats import FIRST, Stats, length_of, messages_in, stats, 
 # Queues that are read in one statement. On PostgreSQL it locks each of their tables and indexes, some 12 of a queue,
 # and a server has room for 6,400 locks.
 AT_ONCE = 50
-# Sets of queues whose statements are kept: visitors choose them by the filter.
+# The most sets of queues for which statements are kept: visitors choose a set by the filter.
 MOST_KEPT = 50
-# Of a `StatsRow`, what the overview does not read: the history, the lag, expired messages and open batches.
+# The fields of a `StatsRow` that the overview does not read: the history, the lag, expired messages and open batches.
 UNREAD = (None, None, None, None)
 
 
@@ -42,11 +42,12 @@ class Found(NamedTuple):
 class Holder:
     """A consumer that holds messages, or has finished some in the window: a worker, or any other program that pops.
 
-    held         how many messages of each queue or subscription it holds; of a range of a topic's log all of them.
+    held         how many messages of each queue or subscription it holds. All messages of a claimed range of a log
+                 count.
     since        when it claimed the first one of them; None if it holds none.
-    lease_until  when the last lease of them ends. If that is over, the consumer has most likely died.
+    lease_until  when the last of their leases ends. If it has ended, the consumer has probably died.
     finished     messages of queues that it finished in the window, up to 1,000 of each queue.
-    seen         when it last claimed or finished a message, as far as that is known from these.
+    seen         when it last claimed or finished one of these messages.
     """
 
     who: str
@@ -130,7 +131,8 @@ class Overview:
     def _tables(
         self, wanted: Callable[[str], bool], *kinds: Kind
     ) -> tuple[list[Table], list[tuple[str, TablequeueError]]]:
-        """Return the tables of these kinds; those that have not changed since the last look have their statements."""
+        """Return the tables of these kinds. A table that has not changed since the last look keeps its compiled
+        statements."""
         opened: dict[NameRow, Table] = {}
         refused = []
         for row in catalogue.rows(self._runner):
@@ -171,7 +173,7 @@ class Overview:
         return found
 
     def _clock(self, there: bool) -> datetime:
-        """Return the database's time; that of this process if the database has nothing and may be missing."""
+        """Return the database's time; this process's time if the database has no queue yet, and may not exist."""
         engine = self._runner.engine
         read = engine.checks.read_clock
         return engine.load_time(self._runner.run(read, engine.shared, {"now": None})) if there else datetime.now(UTC)

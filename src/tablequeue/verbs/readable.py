@@ -10,7 +10,7 @@ from tablequeue.verbs.stats import COUNTED, MOST, Stats
 
 # Printed in the place of a missing value.
 NOTHING = "\N{EN DASH}"
-# The meaning of `~`, by what is estimated.
+# The meaning of `~`, by the estimated number.
 ESTIMATED = {
     "finished": f"~ of finished messages: an estimate. From {COUNTED:,} on they are not counted.",
     "window": f"~ of a time with more than {MOST:,} messages: only the last {MOST:,} are counted.",

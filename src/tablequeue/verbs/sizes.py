@@ -29,7 +29,7 @@ class TableSize:
 
 
 def sizes(runner: Runner, table: Table | None = None) -> list[TableSize]:
-    """Return the tables of the library, sorted by name, or those of one queue; on SQLite the file in both cases.
+    """Return the tables of the library, or of one queue, sorted by name; on SQLite the file in both cases.
 
     Two reads, whatever the number of queues; they lock nothing.
     """

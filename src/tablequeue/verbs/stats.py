@@ -16,16 +16,17 @@ from tablequeue.model.pacing import Duration, Rate
 from tablequeue.verbs import control
 from tablequeue.verbs.context import Context, Params, seconds
 
-# Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite that
-# many take 0.3 s of a processor, nearly all of it to read them; an empty window takes 4 ms.
+# The most pushed messages, and the most finished messages, that are read for a window: this bounds the cost. On SQLite
+# so many take 0.3 s of a processor, nearly all of it to read them; an empty window takes 4 ms.
 MOST = 50_000
 # Pushed messages that are read first, then ten times as many: mostly the first ones reach further back than the window.
 FIRST = 1000
 # The most messages of each state in the queue for which failed attempts are counted.
 LIVE = 10_000
-# Finished messages that are counted; of more the engine has an estimate. `stats_history` has the same number.
+# The most finished messages that are counted: of more, the engine returns an estimate. `stats_history` has the same
+# number.
 COUNTED = 100_000
-# Parts of the window that messages are counted in, for a plot.
+# The number of equal intervals of the window in which messages are counted, for a plot.
 SLICES = 60
 
 
@@ -76,12 +77,12 @@ class Window:
     """The activity in the last `seconds`: of the queue, and of each producer and consumer, sorted by name.
 
     Exact while fewer than 50,000 messages were pushed, and fewer than 50,000 finished, in the window. If there were
-    more, the last 50,000 count, `whole` is False, and the rates are over the time since the first of these. Failed
+    more, the last 50,000 count, `exact` is False, and the rates are over the time since the first of these. Failed
     attempts are counted for the last 50,000 messages that left the queue, and for up to 10,000 of each state in it.
     """
 
     seconds: float
-    whole: bool
+    exact: bool
     queue: Activity
     producers: tuple[Activity, ...]
     consumers: tuple[Activity, ...]
@@ -103,7 +104,7 @@ class Lag:
 class Stats:
     """Counts at one moment. They are exact, except the counts that `estimated` names.
 
-    finished    messages in the history; from 100,000 on an estimate. None where the queue keeps none.
+    finished    messages in the history; from 100,000 on an estimate. None if the queue keeps no history.
     blocked     messages behind another one of their group.
     oldest_age  seconds since the first ready message was pushed; None if none is ready.
     lost        messages delivered at most once, a lease ago or longer, and never completed; None if the queue delivers
@@ -140,8 +141,8 @@ class Stats:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """The names of the counts that are not exact: `finished` if it is an estimate, `window` if it is not whole."""
-        window = self.window is not None and not self.window.whole
+        """The names of the counts that are not exact: `finished` if it is an estimate, `window` if it is not exact."""
+        window = self.window is not None and not self.window.exact
         return ("finished",) * ((self.finished or 0) >= COUNTED) + ("window",) * window
 
 
@@ -158,7 +159,7 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
 def stats_of(
     table: Table, row: StatsRow, lost: Sequence[LostRow] | None, window: Window | None, paused_until: datetime | None
 ) -> Stats:
-    """Return what the rows of a queue tell."""
+    """Return the statistics that these rows of a queue give."""
     counts = row._asdict()
     lag = counts.pop("lag")
     definition = table.definition
@@ -240,7 +241,7 @@ def window_of(
     *,
     named: bool = True,
 ) -> Window:
-    """Return the activity that these rows tell; `named`: also that of each producer and consumer."""
+    """Return the activity that these rows give; with `named`, also the activity of each producer and consumer."""
     number = messages_in(pushed)
     # How far back they reach, for the rates; at least a millisecond.
     pushed_reach = length if number < MOST else max(0.001, *(row.ago for row in pushed))
@@ -287,7 +288,7 @@ def window_of(
 
     return Window(
         seconds=length,
-        whole=number < MOST and len(finished) < MOST,
+        exact=number < MOST and len(finished) < MOST,
         queue=activity(None, pushed, finished, failed, lost),
         producers=tuple(by_name("producer", pushed, None)) if named else (),
         consumers=tuple(by_name("consumer", None, failed)) if named else (),

@@ -63,8 +63,8 @@ def purge(context: Context, now: datetime | None) -> None:
 def sweep(context: Context, now: datetime | None, connection: Connection | None = None) -> int:
     """Make due and abandoned messages ready, or dead if they have no attempts left, and expire others; return how many.
 
-    In a transaction beside that of a caller's `connection`: inside it, no other consumer could get the messages until
-    it ends. Only if the database has a single writer, the sweep is a part of that transaction.
+    It runs in a transaction beside the transaction of the caller's `connection`: inside it, no other consumer could get
+    the messages until it ends. Only if the database has a single writer, the sweep runs inside it.
     """
     return sum(step(context, now, connection) for step in context.table.plan.steps(SWEEPS))
 
@@ -154,7 +154,7 @@ SWEEPS: Ways[Sweep] = Ways(
         "batches": _ended_batches,
     }
 )
-"""The parts of a sweep. Each returns how many messages it has moved."""
+"""The steps of a sweep. Each returns how many messages it has moved."""
 UPKEEP: Ways[Upkeep] = Ways(
     {
         "unique_for": lambda context, now: context.run(context.messages.forget_keys, _bounded(context, now)),
@@ -165,4 +165,5 @@ UPKEEP: Ways[Upkeep] = Ways(
 )
 """The steps after a sweep that is not beside a caller's transaction. Each returns how many rows it changes."""
 PURGES: Ways[Upkeep] = Ways({"retention": _purge_history, "batches retention or batches none": _forget_batches})
-"""The operations that delete, in bounded parts, history past its retention, and batches that ended as long ago."""
+"""The operations that delete, a bounded number at a time, history past its retention, and batches that ended as long
+ago."""

@@ -1,6 +1,6 @@
 """Messages with unreadable payloads: each becomes a dead letter by itself, and the others are delivered.
 
-They come from programs that push by SQL, or from a newer Python, which reads more than this one.
+Such messages come from programs that push by SQL, or from a newer Python, which can read payloads that this one cannot.
 """
 
 from __future__ import annotations

@@ -180,12 +180,12 @@ class Waiter:
         return self._context.run(self._context.reads.until_next, {"now": None})
 
     def _held_pause(self, due: float) -> float:
-        """Return the seconds until a look for a place, or until the rate allows a message."""
+        """Return the seconds until the next look at a limit, or until the rate allows a message."""
         shortest, longest = HELD_PAUSES
         self._pause = min(max(shortest, self._pause * 2), longest)
         if due <= 0:  # another consumer was first
             return self._pause
-        if self._context.table.definition.holds_places:
+        if self._context.table.definition.limits_in_progress:
             return min(due, self._pause)
         return due + random() * min(due, longest)
 

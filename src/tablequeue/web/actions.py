@@ -88,8 +88,8 @@ async def cancel(site: Site, request: Request) -> Response:
     account = await run_in_threadpool(lambda: site.database.consumer(name).cancel(id))
     if account.unknown:
         raise BadInput(f"Message {id} is not in the queue any more.", "It may be finished: look at the history.")
-    _note(site, request, name, f"message {id} {'told to stop' if account.told else 'cancelled'}")
-    return _messages(name, form, *(("in_progress", "told", 1) if account.told else ("ready", "cancelled", 1)))
+    _note(site, request, name, f"message {id} {'told to stop' if account.in_progress else 'cancelled'}")
+    return _messages(name, form, *(("in_progress", "told", 1) if account.in_progress else ("ready", "cancelled", 1)))
 
 
 async def cancel_batch(site: Site, request: Request) -> Response:

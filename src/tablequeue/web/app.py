@@ -73,7 +73,7 @@ def dashboard(
     session = Session(token)
     secure = public_url is not None and public_url.startswith("https:")
     site = Site(database, session, name, allow_actions, secure, user_header, overview_of(database))
-    told = health(database)
+    answers = health(database)
 
     def page(path: str, handler: Callable[..., Any], *methods: str) -> BaseRoute:
         return Route(path, partial(handler, site), methods=list(methods or ("GET",)))
@@ -86,7 +86,7 @@ def dashboard(
         page("/login", pages.login),
         page("/login", actions.login, "POST"),
         page("/logout", actions.logout, "POST"),
-        *(Route(path, partial(_healthy, told, path)) for path in PATHS),
+        *(Route(path, partial(_healthy, answers, path)) for path in PATHS),
         *(
             page(f"{path}{rest}", handler, *methods)
             for path in ("/queues/{queue}", "/topics/{topic}/{subscription}")

@@ -58,8 +58,8 @@ TIMES: dict[str, tuple[str, Callable[[Activity], Times | None]]] = {
 def health(database: Database) -> Health:
     """Return the health of a process that serves the dashboard of a database."""
     # A scrape of a database that hangs would keep a thread, and /healthz has none once all are taken.
-    told = Health(database.queues, metrics=lambda: of_queues(database) if told.connected else ())
-    return told
+    answers = Health(database.queues, metrics=lambda: of_queues(database) if answers.connected else ())
+    return answers
 
 
 def of_queues(database: Database) -> Iterable[Metric]:

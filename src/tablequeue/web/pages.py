@@ -47,7 +47,7 @@ DONE = {
     "rescheduled": "rescheduled",
     "batch": "cancelled or told to stop",
 }
-# What the page of all queues can be filtered by, and which queues that leaves.
+# The filters of the page of all queues, each with the condition of a queue to be shown.
 FILTERS: dict[str, Callable[[Stats], Any]] = {
     **{state: attrgetter(state) for state in STATES},
     "paused": attrgetter("paused_until"),
@@ -57,7 +57,7 @@ WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 
 def overview(site: Site, request: Request) -> Response:
-    """Show all queues and topics; or those with a text in their names, and those with messages in a state."""
+    """Show all queues and topics; or only queues with a text in their names, or with messages in a state."""
     window = _window(request)
     text, state = request.query_params.get("q", "").strip(), request.query_params.get("state", "")
     if state and state not in FILTERS:

@@ -13,7 +13,7 @@ from time import monotonic
 
 from tablequeue.ext import context_of
 from tablequeue.model.message import note_cancelled
-from tablequeue.verbs.cancel import told
+from tablequeue.verbs.cancel import cancelled_in_progress
 from tablequeue.worker.fetcher import Fetcher
 
 logger = logging.getLogger("tablequeue.worker")
@@ -53,13 +53,13 @@ class Cancellations:
 def _look(fetcher: Fetcher) -> None:
     since = monotonic() - INTERVAL
     running = [assignment for assignment in fetcher.running() if (assignment.began_at or since) <= since]
-    asked = [claim.id for assignment in running for claim in assignment.claims if claim.id not in assignment.told]
-    cancelled = told(context_of(fetcher.queue), asked)
+    asked = [claim.id for assignment in running for claim in assignment.claims if claim.id not in assignment.cancelled]
+    cancelled = cancelled_in_progress(context_of(fetcher.queue), asked)
     for assignment in running:
         for claim in assignment.claims if cancelled else ():
             if claim.id in cancelled:
                 note_cancelled(claim)
-                assignment.told.add(claim.id)
+                assignment.cancelled.add(claim.id)
                 logger.info("%s: message %d was cancelled; its handler is told to stop", fetcher.queue.name, claim.id)
-        if len(assignment.told) == len(assignment.claims) and not assignment.interrupted:
+        if len(assignment.cancelled) == len(assignment.claims) and not assignment.interrupted:
             fetcher.pool.interrupt(assignment)  # again at the next look, if the call was about to begin

@@ -21,7 +21,7 @@ from tablequeue.model.message import Claim
 from tablequeue.verbs.refusals import first_of
 from tablequeue.worker.ending import Ending
 from tablequeue.worker.fetcher import PREFETCH_SECONDS, TRANSIENT, Fetcher, backoff
-from tablequeue.worker.pool import Assignment, Range
+from tablequeue.worker.pool import Assignment, SharedLease
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -125,8 +125,8 @@ class Gathered:
     """Assignments that wait for other messages of their ranges. Only the thread of the completer uses it."""
 
     def __init__(self) -> None:
-        self._by_range: dict[Range, list[Ended]] = {}
-        self._since: dict[Range, float] = {}
+        self._by_range: dict[SharedLease, list[Ended]] = {}
+        self._since: dict[SharedLease, float] = {}
         """When the first assignment of each range ended, the longest ago first."""
 
     def timeout(self) -> float | None:
@@ -152,7 +152,7 @@ class Gathered:
             ready += self._leave(of)
         return ready
 
-    def _leave(self, of: Range) -> list[Ended]:
+    def _leave(self, of: SharedLease) -> list[Ended]:
         del self._since[of]
         return self._by_range.pop(of)
 

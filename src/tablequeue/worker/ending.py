@@ -38,7 +38,7 @@ class Ending(NamedTuple):
 
 
 def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> list[Ending]:
-    """Return how to end the claims of an assignment, except for those that the handler has finished itself.
+    """Return how to end the claims of an assignment, except for claims that the handler has finished itself.
 
     An impossible outcome, such as a Snooze of 1,000 years, fails the attempt with an error that says why.
     """

@@ -18,7 +18,7 @@ from tablequeue.worker.drain import Drain
 from tablequeue.worker.ending import Ending, endings, unbegun_endings
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
-from tablequeue.worker.pool import Assignment, Pool, Range
+from tablequeue.worker.pool import Assignment, Pool, SharedLease
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -234,7 +234,7 @@ class Fetcher:
                 self._state.notify_all()
         if self._drain is not None:
             self._drain.after_discard()
-        if self.queue.definition.grouped or self._placed():
+        if self.queue.definition.grouped or self._counts_for_limit():
             self.wake()  # the next message of the group may be ready, or is within the limit
 
     # -- called by the consumers ---------------------------------------------------------------------------------------
@@ -324,9 +324,9 @@ class Fetcher:
         since = monotonic() - self.queue.definition.lease * UNFINISHED_SHARE
         return any(one.ended_at is not None and one.ended_at < since for one in self._assignments)
 
-    def _placed(self) -> bool:
+    def _counts_for_limit(self) -> bool:
         """Return whether a message waiting here would count for a limit that another process could use."""
-        return self.queue.definition.holds_places
+        return self.queue.definition.limits_in_progress
 
     def _target(self) -> int:
         """Return how many messages are to wait for consumers."""
@@ -334,7 +334,7 @@ class Fetcher:
         free = max(0, max(self.consumers, 0 if self._needs_process else 1) - self._busy)
         # When all consumers are busy, one more assignment: it shows whether there is a backlog.
         extra = size if not free and self.consumers < self.maximum else 0
-        if self._leased and not self._placed():
+        if self._leased and not self._counts_for_limit():
             # Prefetch only after a pop that found all it asked for: a pop that finds fewer sweeps, and the first
             # message of a quiet queue need not wait for a sweep.
             seconds = self._seconds_per_message
@@ -366,7 +366,7 @@ class Fetcher:
     def _distribute(self, claims: list[Claim], n: int, asked_at: float) -> None:
         size, now = self.handler.batch or 1, monotonic()
         self._last_pop = time()
-        whole = Range(len(claims)) if self._in_ranges else None
+        whole = SharedLease(len(claims)) if self._in_ranges else None
         assignments = [
             Assignment(claims[start : start + size], asked_at, now, whole) for start in range(0, len(claims), size)
         ]
@@ -405,6 +405,6 @@ class Fetcher:
 
 
 def backoff(failures: int) -> float:
-    """Return the seconds to wait after so many failures in a row."""
+    """Return the seconds to wait after this number of failures in a row."""
     first, last = BACKOFF
     return min(first * 2.0 ** min(failures - 1, 100), last)  # an outage may be long

@@ -28,12 +28,12 @@ def health(worker: Worker, database: Database) -> Health:
         check if worker.handlers else database.queues,
         stopping=lambda: worker.stopping,
         alive=lambda: worker.alive,
-        details=lambda: {"queues": {load.queue: _told(load) for load in worker.loads}},
+        details=lambda: {"queues": {load.queue: _details(load) for load in worker.loads}},
         metrics=lambda: _metrics(worker.loads),
     )
 
 
-def _told(load: Load) -> Mapping[str, Any]:
+def _details(load: Load) -> Mapping[str, Any]:
     last_pop = load.last_pop and datetime.fromtimestamp(load.last_pop, UTC).isoformat(timespec="milliseconds")
     oldest_lease = load.oldest and round(load.oldest, 3)
     return {"consumers": load.consumers, **load.messages, "last_pop": last_pop, "oldest_lease": oldest_lease}

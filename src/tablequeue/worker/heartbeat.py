@@ -13,7 +13,7 @@ from tablequeue.errors import LeaseLost
 from tablequeue.model.message import Claim
 from tablequeue.verbs.refusals import first_of
 from tablequeue.worker.fetcher import Fetcher
-from tablequeue.worker.pool import Assignment, Range
+from tablequeue.worker.pool import Assignment, SharedLease
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -88,7 +88,7 @@ def _by_call(assignments: Sequence[Assignment]) -> Iterable[list[Assignment]]:
     No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
     message may have been popped again.
     """
-    by_call: dict[Assignment | Range | str, list[Assignment]] = defaultdict(list)
+    by_call: dict[Assignment | SharedLease | str, list[Assignment]] = defaultdict(list)
     for assignment in assignments:
         waiting = assignment.claims[0].token
         by_call[assignment.range or (assignment if assignment.running else waiting)].append(assignment)

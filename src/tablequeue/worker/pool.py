@@ -37,7 +37,7 @@ class Assignment:
     leased_at: float
     """When the leases were last requested: by the pop, or by an extension."""
     popped_at: float
-    range: Range | None = None
+    range: SharedLease | None = None
     """The range of the messages, in a subscription."""
     began_at: float | None = None
     """When a consumer began; None while the assignment waits for one."""
@@ -45,7 +45,7 @@ class Assignment:
     """When the consumer ended. After that the assignment only waits to be finished."""
     lost: set[int] = field(default_factory=set)
     """The ids of messages that are known to have lost their leases."""
-    told: set[int] = field(default_factory=set)
+    cancelled: set[int] = field(default_factory=set)
     """The ids of messages that are known to be cancelled."""
     interrupted: bool = False
     """Whether its call was interrupted because all of its messages were cancelled."""
@@ -62,7 +62,7 @@ class Assignment:
 
 
 @dataclass(eq=False, slots=True)
-class Range:
+class SharedLease:
     """The messages of one pop of a subscription, which have one lease. Completed together, they need one statement."""
 
     open: int

@@ -90,7 +90,7 @@ class ProcessPool(ThreadPool):
         try:
             return child.call(assignment.claims, self.handler.timeout)
         except (TimedOut, ProcessEnded) as error:
-            if len(assignment.told) == len(assignment.claims):
+            if len(assignment.cancelled) == len(assignment.claims):
                 return self._failed(assignment, Cancelled())
             return self._failed(assignment, str(error))  # the traceback would say nothing about the handler
         except BaseException as error:

@@ -156,7 +156,7 @@ class TaskPool(Pool):
         try:
             return await self._call(assignment)
         except asyncio.CancelledError as error:
-            told = len(assignment.told) == len(assignment.claims)
+            told = len(assignment.cancelled) == len(assignment.claims)
             return self._failed(assignment, Cancelled() if told else error)
         except BaseException as error:
             return self._failed(assignment, error)

@@ -90,9 +90,9 @@ class Worker:
         timeout: Duration | None = None,
         processes: bool = False,
     ) -> Callable[[F], F]:
-        """Make the decorated function the handler of that queue. The options are those of `Handler`.
+        """Make the decorated function the handler of that queue. The options are the fields of `Handler`.
 
-        The function itself stays as it is.
+        The decorator returns the function unchanged.
         """
         if not isinstance(queue, str):  # of a bare @worker.handler, the function
             raise BadInput(

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from tablequeue import Database, connect
 from tablequeue.sqs import app, attributes, counting
-from tablequeue.sqs.urls import Place
+from tablequeue.sqs.urls import Owner
 from tests.sqs.exact.answers import answer
 from tests.sqs.support import client, serving
 from tests.sqs.test_endpoint import asked
@@ -172,7 +172,7 @@ async def never(self: Any) -> bool:
     return False
 
 
-def of_one_account(self: Place, url: str) -> tuple[Place, str]:
+def of_one_account(self: Owner, url: str) -> tuple[Owner, str]:
     return self, urlsplit(url).path.rpartition("/")[2]
 
 
@@ -185,7 +185,7 @@ def test_mutants_are_caught(
         with pytest.raises(caught):
             test_a_queue_has_a_limit_in_flight(sqs, url, ordered, mutant)
     with monkeypatch.context() as mutant:
-        mutant.setattr(Place, "of", of_one_account)
+        mutant.setattr(Owner, "of", of_one_account)
         with pytest.raises(caught):
             test_urls_have_several_forms(sqs, url, name)
 

@@ -109,7 +109,7 @@ class TaskAdmin(admin.ModelAdmin):
                 self.message_user(request, f"{len(ids)} tasks are run as soon as a worker is free.")
             elif "cancel" in request.POST:
                 done = queue.cancel(ids)
-                words = f"{len(done.cancelled)} tasks are cancelled, {len(done.told)} that run are told to stop."
+                words = f"{len(done.cancelled)} tasks are cancelled, {len(done.in_progress)} that run are told to stop."
                 self.message_user(request, words)
         except TablequeueError as error:
             self.message_user(request, str(error), messages.ERROR)

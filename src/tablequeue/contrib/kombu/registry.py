@@ -111,7 +111,7 @@ class Registry:
         return self._run(leave)
 
     def expired(self) -> list[Transient]:
-        """Return the queues that were not used for too long, and those that were deleted an hour ago."""
+        """Return the queues that were not used for too long, and the queues that were deleted an hour ago."""
         ended = sa.or_(_queues.c.until.between(1, self._after(0)), self._deleted_before(ON_THE_WAY))
         rows = sa.select(_queues.c.body).where(ended).limit(100)
         return [Transient(**json.loads(body)) for body in self._run(lambda connection: connection.scalars(rows).all())]

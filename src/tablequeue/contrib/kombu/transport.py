@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import select
 from collections.abc import Callable
 from importlib.metadata import version
 from time import monotonic
@@ -15,7 +17,6 @@ from tablequeue.contrib.kombu.channel import Channel, Receiver
 from tablequeue.contrib.kombu.holdings import Holdings
 from tablequeue.contrib.kombu.settings import Settings
 from tablequeue.contrib.kombu.store import store_of
-from tablequeue.contrib.kombu.wakeup import Wakeup
 from tablequeue.errors import QueueNotFound, TablequeueError
 from tablequeue.ext import waiter_of
 from tablequeue.queue import Queue
@@ -24,6 +25,7 @@ from tablequeue.worker.fetcher import TRANSIENT, backoff
 logger = logging.getLogger("tablequeue.contrib.kombu")
 
 INFINITE = float("inf")
+LONGEST_POLL = 3600.0
 # Seconds between the first answer of a full channel and the next look, unless half of its messages are answered by
 # then: a claim of several messages takes as long as a claim of one.
 GATHERING = 0.01
@@ -294,3 +296,37 @@ class Transport(virtual.Transport):
             self._timer = None
         if loop is not None:
             loop.remove_reader(self._wakeup.fileno())
+
+
+class Wakeup:
+    """Ends a wait: a pipe, so that an event loop can wait for it beside other pipes. Any thread may call `set`."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        for end in (self._read, self._write):
+            os.set_blocking(end, False)
+
+    def __del__(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def set(self) -> None:
+        try:
+            os.write(self._write, b"x")
+        except BlockingIOError:
+            pass  # it is set often enough
+
+    def clear(self) -> None:
+        try:
+            os.read(self._read, 65536)
+        except BlockingIOError:
+            pass  # it was not set
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is set, or for these seconds."""
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        poll.poll(min(seconds, LONGEST_POLL) * 1000)

@@ -29,7 +29,7 @@ def find(spark: SparkSession, stage: Stage, options: Mapping[str, str], queue: Q
 
     Each look processes messages of the batch by the function of the stage and the transforms of its sinks.
     """
-    left = [id for id in batch.ids if id not in batch.failures.apart]
+    left = [id for id in batch.ids if id not in batch.failures.excluded]
     low, high = batch.failures.suspects or (0, left[-1] if left else 0)
     suspects = [id for id in left if low <= id <= high]
     was_killed = batch.failures.suspects is not None and len(suspects) == 1
@@ -44,7 +44,7 @@ def find(spark: SparkSession, stage: Stage, options: Mapping[str, str], queue: Q
         f"It ends the process that processes it. Batch {batch.number} of the stream {stage.path!r} was begun "
         f"{batch.failures.begun} times without an end, and so was a job with this message alone."
     )
-    stream.fail(queue, stage.path, {suspects[0]: error}, apart=True)
+    stream.fail(queue, stage.path, {suspects[0]: error}, exclude=True)
     return suspects[0]
 
 

@@ -185,7 +185,7 @@ class _RunningStage:
         if self._queue is None or not error or not refusals.died(error):
             return False
         found = stream.change(self._queue, self._stage.path)
-        again = (found.number, found.failures.begun, len(found.failures.apart))
+        again = (found.number, found.failures.begun, len(found.failures.excluded))
         if again == self._begun_again or (self._tried_all(found) and not self._look_for_a_culprit()):
             return False
         self._begun_again = again
