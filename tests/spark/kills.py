@@ -1,6 +1,6 @@
 """Kill a pipeline, or what it needs, at random moments, and compare its lakes with the history row by row.
 
-    python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--sinks parquet,delta,iceberg,table,upsert]
+    python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--sinks parquet,delta,merge,iceberg,table,upsert]
         [--kills 20] [--executors] [--seed 1]
 
 A stage reads a queue and writes to all sinks, and some of its messages fail. Another one archives the history of the
@@ -50,6 +50,7 @@ from tablequeue.spark.pipeline import Archive, FromQueue, Pipeline, ToDelta, ToI
 
 numbers = Pipeline("numbers")
 sinks = {"parquet": ToParquet("parquet"), "delta": ToDelta("delta"), "iceberg": ToIceberg("lake.numbers", ".")}
+sinks |= {"merge": ToDelta("merge", merge_on=["id"])}
 sinks |= {"table": ToTable("kept_table"), "upsert": ToTable("kept_upsert", key=["id"])}
 
 @numbers.stage(FromQueue("raw", 40), *(sinks[name] for name in SINKS))
@@ -76,7 +77,7 @@ while True:
     except TablequeueError as error:
         print(error, flush=True)
 """
-SINKS = ("parquet", "delta", "iceberg", "table", "upsert")
+SINKS = ("parquet", "delta", "merge", "iceberg", "table", "upsert")
 MESSAGES = 600
 """Messages that are pushed before each kill: more batches than there is time for."""
 PATIENCE = 900.0
@@ -265,6 +266,9 @@ class Attack:
 
     def _delta(self) -> Iterator[Row]:
         return self._rows(DeltaTable(self.folder / "delta").to_pyarrow_table())
+
+    def _merge(self) -> Iterator[Row]:
+        return self._rows(DeltaTable(self.folder / "merge").to_pyarrow_table())
 
     def _iceberg(self) -> Iterator[Row]:
         catalogue = SqlCatalog("tablequeue", uri=self.url)

@@ -441,7 +441,7 @@ def test_the_page_deletes_what_is_in_no_table(
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text("utf-8")
     section = page[page.index("## Delta and Iceberg") : page.index("## Archive")]
-    programs = re.findall(r"^```py\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    programs = re.findall(r"test_lakes.py -->\n```py\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     assert len(programs) == 3
     monkeypatch.chdir(tmp_path)
     ToDelta("lake/customers").write(rows, batch)

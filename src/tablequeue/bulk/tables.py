@@ -81,6 +81,15 @@ def check_case(table: str, rows: Sequence[str], there: Sequence[str]) -> None:
             )
 
 
+def same_key(table: str, batch: int, key: Sequence[str], keys: Sequence[Sequence[object]]) -> BadInput:
+    """The error of a batch in which rows have the same key; `keys` are some of these."""
+    return BadInput(
+        f"Rows of batch {batch} for the {table} have the same {', '.join(key)}: "
+        f"{'; '.join(', '.join(map(str, each)) for each in keys)}.",
+        "Keep one row of each key, such as the last one; docs/pipelines.md shows how.",
+    )
+
+
 def has_required(kind: pa.DataType) -> bool:
     """Whether a type has a field that may not be null. The keys of a map never count: they are never null."""
     inner = [kind.item_field] if pa.types.is_map(kind) else [kind.field(number) for number in range(kind.num_fields)]

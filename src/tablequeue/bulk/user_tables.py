@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from tablequeue.bulk.arrow import TIME
 from tablequeue.bulk.staging import check_staged, is_new, pieces
+from tablequeue.bulk.tables import same_key
 from tablequeue.database import Database
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -139,11 +140,7 @@ def put(database: Database, write: Write, staged: Mapping[str, int], writer: str
         attempts = engine.staging.dump_words([*staged] or [""])
         check_staged(part.staged(cursor, table, attempts), count, "rows")
         if table.rows.key and (twice := part.twice(cursor, table, attempts)):
-            names, keys = ", ".join(table.rows.key), "; ".join(", ".join(map(str, each)) for each in twice)
-            raise BadInput(
-                f"Rows of batch {batch} for the table {write.target} have the same {names}: {keys}.",
-                "Keep one row of each key, such as by dropDuplicates or an aggregate.",
-            )
+            raise same_key(f"table {write.target}", batch, table.rows.key, twice)
         part.put(cursor, table, attempts, count)
         return True
 

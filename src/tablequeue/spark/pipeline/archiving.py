@@ -51,9 +51,10 @@ class Archive:
             raise BadInput(
                 f"An archive cannot write to {self.to!r}.", "Give it one of ToParquet, ToDelta and ToIceberg."
             )
-        if self.to.transform or self.to.partition_by:
+        if self.to.transform or self.to.partition_by or (isinstance(self.to, ToDelta) and self.to.merge_on):
             raise BadInput(
-                "An archive has the messages as they are in the history.", "Leave out transform and partition_by."
+                "An archive has the messages as they are in the history.",
+                "Leave out transform, partition_by and merge_on.",
             )
 
     def move(self, queue: Queue, watch: archives.Watch) -> int:

@@ -1,10 +1,11 @@
-"""A Delta table as a sink: the executors write the files, and the driver commits their names."""
+"""A Delta table as a sink: the executors write the files, and the driver commits their names, or merges their rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ from pyspark.sql import DataFrame
 
 from tablequeue.bulk.tables import absolute, check_case, check_partitions, need
 from tablequeue.errors import BadInput
-from tablequeue.spark.pipeline import files
+from tablequeue.spark.pipeline import files, merging
 from tablequeue.spark.pipeline.sinks import Batch, Transform
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
 
 # Features of a table that ask nothing of a sink that appends, or whose rules are looked for in the columns.
@@ -46,9 +47,13 @@ COMMITS = 5
 
 @dataclass(frozen=True, slots=True)
 class ToDelta:
-    """Appends each batch to a Delta table as one version. Needs the package `tablequeue[delta]`.
+    """Puts each batch into a Delta table as one version. Needs the package `tablequeue[delta]`.
 
-    The table is made by the first batch. It gets the new columns of later rows; columns that rows lack are null.
+    merge_on   columns of a key: a row replaces the values of those that have the same key. Without them, rows are
+               appended. Two rows of a batch with one key are refused, as is null in a key.
+
+    The table is made by the first batch. It gets the new columns of later rows; columns that rows lack are null, or
+    keep their values in a row that is replaced.
 
     The driver and all executors must have access to the path. A batch that is broken off leaves files that no version
     has; `DeltaTable(path).vacuum(full=True, dry_run=False)` deletes those of more than a week ago.
@@ -57,31 +62,50 @@ class ToDelta:
     path: str
     partition_by: tuple[str, ...] | list[str] = ()
     transform: Transform | None = None
+    merge_on: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         need("deltalake", "delta")
+        if isinstance(self.merge_on, str):
+            raise BadInput(f"merge_on is {self.merge_on!r}.", f"Give a list of columns: merge_on=[{self.merge_on!r}].")
 
     @property
     def target(self) -> str:
         return self.path
 
     def write(self, rows: DataFrame, batch: Batch) -> None:
-        from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import AddAction
-
         table = self._table(files.schema_of(rows, self.partition_by))
         if _has(table, batch):
             return
+        if self.merge_on:
+            merging.check_table(table, self._name, self.merge_on)
+            merging.check_keys(rows, self._name, self.merge_on, batch.number)
         partitions = table.metadata().partition_columns
         schema = pa.schema(table.schema().to_arrow())
-        written = files.write(rows, absolute(self.path), batch.prefix, schema, partitions, "delta")
-        now = round(time() * 1000)
-        added: list[Any] = [AddAction(each.name, each.size, each.partition, now, True, each.stats) for each in written]
+        folder = absolute(self.path)
+        written = files.write(rows, folder, batch.prefix, schema, partitions, "merged" if self.merge_on else "delta")
+        if not self.merge_on:
+            self._commit(table, batch, partial(_append, written=written))
+            return
+        paths = [f"{folder}/{each.name}" for each in written]
+        try:
+            self._commit(table, batch, partial(merging.merge, paths=paths, columns=rows.columns, key=self.merge_on))
+        finally:
+            merging.delete(paths)
+
+    @property
+    def _name(self) -> str:
+        return f"Delta table {self.path}"
+
+    def _commit(self, table: DeltaTable, batch: Batch, put: Callable[..., None]) -> None:
+        """Put the files of a batch into the table, with its number."""
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
         once = CommitProperties(app_transactions=[Transaction(batch.writer, batch.number)])
         for left in reversed(range(COMMITS)):
             try:
-                table.create_write_transaction(added, "append", table.schema(), partitions, commit_properties=once)
+                put(table, once=once)
                 return
             except CommitFailedError:
                 # Since the table was opened, another run of the stage may have committed the batch, or another stage
@@ -110,16 +134,17 @@ class ToDelta:
             raise BadInput(f"A Delta table cannot have these rows: {words}.", "Cast the column.") from None
         if not DeltaTable.is_deltatable(path):
             try:
-                DeltaTable.create(path, rows, partition_by=[*self.partition_by])
+                settings: dict[str, Any] = merging.settings(self.merge_on) if self.merge_on else {}
+                DeltaTable.create(path, rows, partition_by=[*self.partition_by], configuration=settings)
             except DeltaError:
                 # Another stage may have made it meanwhile.
                 if not DeltaTable.is_deltatable(path):
                     raise
         table = self._opened()
         partitions = table.metadata().partition_columns
-        check_partitions(f"Delta table {self.path}", self.partition_by, partitions)
-        _check_rules(table, f"Delta table {self.path}")
-        check_case(f"Delta table {self.path}", rows.names, [each.name for each in table.schema().fields])
+        check_partitions(self._name, self.partition_by, partitions)
+        _check_rules(table, self._name)
+        check_case(self._name, rows.names, [each.name for each in table.schema().fields])
         there = {each.name: each.type for each in table.schema().fields}
         for each in columns:
             if each.name in there and each.type != there[each.name]:
@@ -162,6 +187,15 @@ def _marks(schema: Any, column: str = "") -> Iterator[tuple[str, str]]:
         if isinstance(part, dict):
             yield from ((inner, key) for key in part.get("metadata", ()))
         yield from _marks(part, inner)
+
+
+def _append(table: DeltaTable, written: Sequence[files.DataFile], once: CommitProperties) -> None:
+    from deltalake.transaction import AddAction
+
+    now = round(time() * 1000)
+    added: list[Any] = [AddAction(each.name, each.size, each.partition, now, True, each.stats) for each in written]
+    partitions = table.metadata().partition_columns
+    table.create_write_transaction(added, "append", table.schema(), partitions, commit_properties=once)
 
 
 def _has(table: DeltaTable, batch: Batch) -> bool:

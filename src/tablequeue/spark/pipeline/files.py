@@ -29,7 +29,8 @@ from tablequeue.bulk.tables import check_case
 from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline.statistics import Statistics
 
-Format = Literal["delta", "iceberg"]
+# `merged` are files of rows that a merge puts into a Delta table: its own files have other rows too.
+Format = Literal["delta", "merged", "iceberg"]
 
 # Bytes in memory of a row group: few enough for a worker, and enough for a reader to skip much at once.
 ROW_GROUP = 64 << 20
@@ -94,7 +95,7 @@ def write(
             if name in required:
                 raise has_null(name)
             continue
-        if len(value) > LONGEST_PARTITION or (format == "delta" and len(_folder(name, value)) > LONGEST_NAME):
+        if len(value) > LONGEST_PARTITION or (format != "iceberg" and len(_folder(name, value)) > LONGEST_NAME):
             raise BadInput(
                 f"The column {name}, by which the table is partitioned, has a text of {len(value)} characters, which "
                 "is too long.",
@@ -147,7 +148,7 @@ def _write(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Write the batches of a task, which are sorted by their partitions; return a row for each file."""
-    system, path = _place(folder)
+    system, path = place(folder)
     for key, pieces in groupby(_pieces(each.rename_columns([*names]) for each in batches), key=itemgetter(0)):
         folders = [_folder(*each) for each in json.loads(key).items()] if format == "delta" else []
         if any(len(each) > LONGEST_NAME for each in folders):
@@ -163,7 +164,7 @@ def _folder(name: str, value: str | None) -> str:
     return f"{quote(name, safe='')}={quote(value, safe='') if value else NO_VALUE}"
 
 
-def _place(folder: str) -> tuple[fs.FileSystem, str]:
+def place(folder: str) -> tuple[fs.FileSystem, str]:
     """The file system of a folder, and the path there."""
     if folder.startswith("file:"):
         folder = "/" + folder.removeprefix("file:").lstrip("/")
