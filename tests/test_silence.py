@@ -179,7 +179,8 @@ def test_the_check_notices_a_packet_that_nothing_follows(
 def check_goes_on(place: Place, disturb: Callable[[], None]) -> None:
     """A worker whose statements are ended handles what is pushed afterwards."""
     database = place.open()
-    queue = database.create_queue("work", payload="text")
+    # A claim that has committed before its answer was lost comes back when its lease ends.
+    queue = database.create_queue("work", payload="text", lease=2, max_attempts=100)
     handled = Event()
 
     def handle(message: Claim) -> None:

@@ -82,7 +82,9 @@ def runs_in_dramatiq(url: str, server: Server, monkeypatch: pytest.MonkeyPatch) 
         until(lambda: began, "the actor has begun")
         away(server, lambda: len(errors) > 2)
         until(lambda: sent(quick), "the database is back")
-        assert other.wait(PATIENCE)
+        until(lambda: other.is_set() or len(began) > 1, "the other one runs, or the fault shows")
+        if len(began) > 1:
+            return len(began)  # both threads may be in the one actor: none is left for the other
         queue = broker.queue("default")
         if of_dramatiq.Work.adopts is ADOPTS and of_dramatiq.Consumer._extend is EXTEND:
             # Its lease ends again and again, if nobody extends it.
