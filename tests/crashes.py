@@ -23,6 +23,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.ext import context_of
 from tablequeue.verbs.claim import leased
+from tests.nightly import by_night
 from tests.servers import Place
 from tests.support import at, looked
 
@@ -358,6 +359,28 @@ VERBS: dict[str, Verb] = {
     ),
     "pop_many in turn": Verb(lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"groups": "fair"}, push_to_groups),
 }
+# The number of steps at which a process dies: at most this many by day, and all by night.
+POINTS = 8
+MOST = by_night([POINTS, 10_000], POINTS.__eq__)
+
+
+def spread(number: int, most: int = POINTS) -> list[int]:
+    """Return the numbers of at most so many of these steps, with the first and the last."""
+    if number <= most:
+        return [*range(1, number + 1)]
+    return [1 + round(n * (number - 1) / (most - 1)) for n in range(most)]
+
+
+# Each verb, with its texts of most steps: of groups, of runs, in a caller's transaction, in pieces, within limits.
+CORE = (
+    *("push", "push in a transaction", "push with a key", "push_many of many", "push_many to groups"),
+    *("pop", "pop_many", "pop_many at most once", "pop_many of a group", "pop_many within limits", "pop_many in turn"),
+    *("sweep of lost leases", "sweep of spent attempts in groups", "sweep of what has expired", "take"),
+    *("complete", "complete_many", "complete_and_claim", "complete without history", "complete at most once"),
+    *("complete in a transaction", "complete of the head of a group", "complete with results"),
+    *("fail", "fail_many for the last time", "release_many", "release of a run", "extend_many"),
+    *("redrive to a group", "cancel of the heads of groups", "fail of what was cancelled", "reschedule"),
+)
 
 
 def begin(verb: Verb, queue: Queue, engine: sa.Engine, steps: Steps) -> Moment:

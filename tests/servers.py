@@ -66,7 +66,7 @@ class Kind:
     server."""
     producers_and_consumers: tuple[int, int] = (8, 50)
     """The processes of a large crowd, and the threads in each. Half of all threads are consumers."""
-    messages: int = 10
+    messages: int = 5
     """The number of messages of each producer in a large crowd."""
     number: Callable[[Any], int] = id
     """Returns the number by which the server identifies a raw connection."""
@@ -118,7 +118,7 @@ KINDS = (
         _dict_of,
         lock="begin immediate",
         producers_and_consumers=(64, 1),
-        messages=100,
+        messages=50,
         patient={"timeout": 300},
     ),
     Kind(

@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, Queue, Rate
+from tablequeue import Claim, Database, NewMessage, Queue, Rate
 from tablequeue.ext import context_of
 from tablequeue.topic import Topic
 from tablequeue.verbs import catalogue, topics
@@ -219,17 +219,18 @@ class Scene:
         group: dict[str, Any] = {"group": secrets.token_hex(8)} if self.grouped else {}
         self.producer.push(payload, **group)
 
+    def push_many(self, payload: str, number: int) -> None:
+        groups = [secrets.token_hex(8) if self.grouped else None for _ in range(number)]
+        self.producer.push_many(NewMessage(payload, group=group) for group in groups)
+
     def prepared(self, act: Act, acting: Queue) -> list[Claim]:
         """Push and pop what the call needs. Return the messages that its client holds."""
-        for _ in range(act.lost):
-            self.push(act.payload)
+        self.push_many(act.payload, act.lost)
         if act.lost:
             assert acting.pop_many(act.lost, lease=0)
-        for _ in range(act.hold):
-            self.push(act.payload)
+        self.push_many(act.payload, act.hold)
         held = acting.pop_many(act.hold) if act.hold else []
-        for _ in range(MESSAGES):
-            self.push(act.payload)
+        self.push_many(act.payload, MESSAGES)
         return held
 
 

@@ -26,7 +26,7 @@ from tests.batches import (
     stop_in_an_act,
 )
 from tests.checks import await_a_wait
-from tests.crashes import Steps, open_stepping
+from tests.crashes import MOST, Steps, open_stepping, spread
 from tests.crowd import answer, started
 from tests.servers import Kind, Place, only
 from tests.support import at, claimed, counts, refuses, rewritten
@@ -52,8 +52,9 @@ def callbacks(database: Database, queue: Queue) -> Counter[str]:
 
 
 @on_engines
+@pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize("name", ACTS)
-def test_a_process_killed_at_any_step_leaves_one_callback(place: Place, kind: Kind, name: str) -> None:
+def test_a_process_killed_at_any_step_leaves_one_callback(place: Place, kind: Kind, name: str, most: int) -> None:
     """Every statement of an act is a step. The others finish the batch, and it has one callback; or it never was."""
     database = place.open("the living")
     database.create_queue("called", payload="text")
@@ -61,7 +62,7 @@ def test_a_process_killed_at_any_step_leaves_one_callback(place: Place, kind: Ki
     steps = Steps(lambda number, said: words.append(said))
     walked = prepared(database, name, "walked")
     go_through(ACTS[name], open_stepping(place, steps).queue(walked.name), steps)
-    for number in range(1, len(words) + 1):
+    for number in spread(len(words), most):
         queue = prepared(database, name, f"at_{number}")
         with started(1, stop_in_an_act, lambda _: (place, name, queue.name, number)) as (pipe,):  # noqa: B023
             assert answer(pipe) == words[number - 1]

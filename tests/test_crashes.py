@@ -32,26 +32,20 @@ from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
 from tablequeue.model.states import STATES
 from tests import crashes
 from tests.checks import await_a_wait
-from tests.crashes import VERBS, Steps, Verb, begin, go_through, open_stepping
+from tests.crashes import CORE, MOST, POINTS, VERBS, Steps, Verb, begin, go_through, open_stepping, spread
 from tests.crowd import PATIENCE, answer, started
 from tests.load import Load, end_all, reconcile
 from tests.nightly import by_night
 from tests.servers import KINDS, Kind, Place, Server
 from tests.support import DESIGNS, at, claimed, counts, design_group, idle_for_long, ids_of, refuses
 
-# The number of steps of a verb at which a process dies: all, or at most this many, with the first and the last.
-POINTS = 8
 # Kills of a server under load.
 KILLS = 3
-# Each verb, with its texts of most steps: of groups, of runs, in a caller's transaction, in pieces, within limits.
-CORE = (
-    *("push", "push in a transaction", "push with a key", "push_many of many", "push_many to groups"),
-    *("pop", "pop_many", "pop_many at most once", "pop_many of a group", "pop_many within limits", "pop_many in turn"),
-    *("sweep of lost leases", "sweep of spent attempts in groups", "sweep of what has expired", "take"),
-    *("complete", "complete_many", "complete_and_claim", "complete without history", "complete at most once"),
-    *("complete in a transaction", "complete of the head of a group", "complete with results"),
-    *("fail", "fail_many for the last time", "release_many", "release of a run", "extend_many"),
-    *("redrive to a group", "cancel of the heads of groups", "fail of what was cancelled", "reschedule"),
+# A server dies, by day, in one verb of each kind.
+SERVER_CORE = (
+    *("push in a transaction", "push_many of many", "push_many to groups", "pop_many", "pop_many within limits"),
+    *("sweep of spent attempts in groups", "take", "complete in a transaction", "complete_and_claim"),
+    *("complete of the head of a group", "fail_many for the last time", "redrive to a group"),
 )
 # Queues that are created, dropped and emptied: one with groups has the most tables.
 DEFINITIONS = by_night([{"groups": True}, {}, {"order": "due"}], {"groups": True}.__eq__)
@@ -83,13 +77,16 @@ def test_a_client_killed_at_any_step(place: Place, kind: Kind, name: str) -> Non
             check_recovered(queue, VERBS[name], point)
 
 
+@pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=str)
-def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, definition: dict[str, Any]) -> None:
+def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(
+    place: Place, definition: dict[str, Any], most: int
+) -> None:
     definition = {**definition, "payload": "text"}
     place.open().create_queue("another")  # the catalogue exists, so the steps are the same each time
     words = steps_of(place, lambda database: database.create_queue("made", **definition))
     database = place.open()
-    for number in range(1, len(words) + 1):
+    for number in spread(len(words), most):
         database.queue("made").drop()
         with standing(crashes.stop_in_create, place, definition, number) as pipe:
             assert answer(pipe) == words[number - 1]
@@ -100,10 +97,11 @@ def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, defin
         check_works(database.create_queue("made", **definition))
 
 
-def test_the_first_creator_killed_at_any_step(place: Place, kind: Kind) -> None:
+@pytest.mark.parametrize("most", MOST)
+def test_the_first_creator_killed_at_any_step(place: Place, kind: Kind, most: int) -> None:
     """Also the catalogue, the schema and the file are complete, or the next creator creates them."""
     words = steps_of(place, lambda database: database.create_queue("made"))
-    for number in range(1, len(words) + 1):
+    for number in spread(len(words), most):
         _make_anew(place, kind)
         with standing(crashes.stop_in_create, place, {}, number) as pipe:
             assert answer(pipe) == words[number - 1]
@@ -121,13 +119,14 @@ def _make_anew(place: Place, kind: Kind) -> None:
             file.unlink()
 
 
+@pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=str)
-def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: dict[str, Any]) -> None:
+def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: dict[str, Any], most: int) -> None:
     definition = {**definition, "payload": "text"}
     database = place.open()
     database.create_queue("made", **definition)
     words = steps_of(place, lambda database: database.queue("made").drop())
-    for number in range(1, len(words) + 1):
+    for number in spread(len(words), most):
         queue = database.create_queue("made", **definition)
         queue.push("old", **design_group(queue, "g"))
         with standing(crashes.stop_in_drop, place, number) as pipe:
@@ -141,14 +140,15 @@ def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: d
         check_works(queue)
 
 
+@pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize("definition", DEFINITIONS[:2], ids=str)
-def test_a_move_killed_at_any_step_moves_all_or_nothing(place: Place, definition: dict[str, Any]) -> None:
+def test_a_move_killed_at_any_step_moves_all_or_nothing(place: Place, definition: dict[str, Any], most: int) -> None:
     database = place.open()
     queue, other = (database.create_queue(name, payload="text", **definition) for name in "ab")
     everything = ["a", "b", "c"]
     queue.push_many(everything, **design_group(queue, "g"))
     words = steps_of(place, lambda database: database.queue("a").move(ALL, to=database.queue("b")))
-    for number in range(1, len(words) + 1):
+    for number in spread(len(words), most):
         other.move(ALL, to=queue)
         with standing(crashes.stop_in_move, place, number) as pipe:
             assert answer(pipe) == words[number - 1]
@@ -220,7 +220,7 @@ class Survivor:
     queue: str
 
 
-@pytest.mark.parametrize("names", by_night([[*CORE], [*VERBS]], [*CORE].__eq__), ids=["core", "all"])
+@pytest.mark.parametrize("names", by_night([[*SERVER_CORE], [*VERBS]], [*SERVER_CORE].__eq__), ids=["core", "all"])
 def test_a_server_killed_at_any_step(own_server: Server, own_place: Place, names: list[str]) -> None:
     """It dies once, while there are clients at all points of these verbs."""
     failed = []
@@ -377,9 +377,7 @@ def steps_of(place: Place, act: Callable[[Database], Any]) -> list[str]:
 
 
 def chosen(points: list[Point]) -> list[Point]:
-    if len(points) <= POINTS:
-        return points
-    return [points[round(n * (len(points) - 1) / (POINTS - 1))] for n in range(POINTS)]
+    return [points[number - 1] for number in spread(len(points))]
 
 
 def check_works(queue: Queue) -> None:

@@ -320,14 +320,18 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
 
 
 # By night, too: the same sessions in a design that differs in the order alone, or with the other end of a transaction
-# that a kept scenario has already.
+# that a kept scenario has already; and those with so many turns that they take longest.
 BY_NIGHT = {
-    *(f"claim, claim ({design})" for design in ("heap", "lifo", "priority", "fair")),
+    *(f"claim, claim ({design})" for design in ("heap", "lifo", "priority", "fair", "due")),
     *("strict claim, push", "strict take, take that is rolled back", "take, claim", "release, expire"),
     *("complete, push, claim of a group", "complete, complete of one claim", "fail, complete of one claim"),
     *("extend, expire", "cancel, claim (fifo)", "cancel, claim (strict)", "cancel, complete", "cancel, fail"),
     *("cancel that is rolled back, release", "cancel, expire", "move, claim (fifo)", "move, claim (groups)"),
-    *("purge, claim", "reschedule, claim (fifo)", "reschedule, claim (due)", "pause, claim", "redrive, claim"),
+    *("move, claim that is rolled back (fifo)", "purge, claim of groups, push", "pause, claim of a group, push"),
+    *("cancel, fail of the head of a group", "cancel, release", "cancel that is rolled back, complete"),
+    *("complete that is rolled back, expire", "last fail, complete of one claim, claim of a group"),
+    "release, claim of a group",
+    *("purge, claim", "reschedule, claim (due)", "reschedule, claim (groups)", "redrive, claim"),
     *("complete_and_pop, release, push", "claim, late commit of a lower id (fifo)"),
 }
 

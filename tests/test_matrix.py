@@ -66,7 +66,9 @@ def core(share: int, shares: int = SHARES) -> list[Cell]:
 @only("postgresql", "mariadb")
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_call_holds_up_nobody(place: Place, kind: Kind, share: int) -> None:
-    found = found_in(place, kind, DEFAULT[kind.name], True, core(share))
+    # Statements of PostgreSQL lock the rows that they found, and no gaps between rows: every second act by day.
+    cells = core(share)[:: 2 if kind.name == "postgresql" else 1]
+    found = found_in(place, kind, DEFAULT[kind.name], True, cells)
     assert not found, "\n".join(found)
 
 
@@ -120,7 +122,8 @@ def failing(engine: type[Engine]) -> type[Engine]:
 
 
 def test_a_call_that_fails_half_way_changes_nothing(place: Place, kind: Kind) -> None:
-    check_failures(place, kind, core(0, 1))
+    """Of each act on MariaDB; every second one on PostgreSQL, where an error undoes the whole call."""
+    check_failures(place, kind, core(0, 2 if kind.name == "postgresql" else 1))
 
 
 @pytest.mark.nightly

@@ -269,8 +269,8 @@ def until_killed(two: Two, number: int, history: bool) -> Callable[[int], tuple[
 
 
 def chosen_steps(number: int) -> list[int]:
-    """A quarter of the steps, others in each run, and the last: all of them take a minute."""
-    return sorted({*range(random.randint(1, 4), number + 1, 4), number})
+    """An eighth of the steps, others in each run, and the last: all of them take minutes."""
+    return sorted({*range(random.randint(1, 8), number + 1, 8), number})
 
 
 @contextmanager
