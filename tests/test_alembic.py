@@ -18,7 +18,8 @@ from tablequeue.alembic import include_name, include_object
 from tablequeue.bulk import staging
 from tablequeue.bulk.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
-from tests.servers import Kind, Place
+from tests.nightly import by_night
+from tests.servers import KINDS, Kind, Place
 from tests.support import DESIGNS
 
 # The URL of a schema on a server, which the URL itself names: Alembic gets no `schema=`.
@@ -115,6 +116,8 @@ def blocks() -> dict[str, str]:
     return {block.partition("\n")[0]: block for block in found}
 
 
+# The operations of migrations are tested on each engine in test_alembic_operations.py.
+@pytest.mark.parametrize("kind", by_night(KINDS, lambda kind: kind.name == "postgresql"), ids=lambda kind: kind.name)
 def test_the_page(place: Place, kind: Kind, tmp_path: Path) -> None:
     """Alembic's command line, with the files of the page, in the default schema."""
     if place.schema:

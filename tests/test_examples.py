@@ -49,7 +49,7 @@ def test_the_events(place: Place, tmp_path: Path) -> None:
 
 def test_the_race(kind: Kind, request: pytest.FixtureRequest) -> None:
     command = [sys.executable, "-m", "examples.race", "--url", kind.url(request)]
-    for _ in range(2):  # it leaves nothing behind that would disturb the next one
+    for _ in range(2 if kind.name == "postgresql" else 1):  # it leaves nothing behind that would disturb the next one
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
         naive, claiming = re.findall(r"│ (?:select|tablequeue)[^│]*│ +(\d+) │ +(\d+) │ +(\d+) │ +(\d+) │", run.stdout)

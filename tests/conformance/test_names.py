@@ -76,8 +76,11 @@ def fill(queue: Queue) -> None:
     queue.push({"n": 1}, group="a" if queue.definition.groups else None)
 
 
-@pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=["fifo", "groups", "due"])
-@pytest.mark.parametrize("first", ["queue", "neighbours"])
+@pytest.mark.parametrize(
+    ("definition", "first"),
+    [({}, "queue"), ({"groups": True}, "neighbours"), ({"order": "due"}, "queue")],
+    ids=["fifo", "groups", "due"],
+)
 def test_a_queue_is_dropped_without_its_neighbours(db: Database, definition: dict[str, Any], first: str) -> None:
     def queue() -> None:
         fill(db.create_queue("orders", **definition))

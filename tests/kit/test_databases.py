@@ -11,6 +11,7 @@ import tablequeue
 from tablequeue.errors import BadInput, BadUrl, TablequeueError, Unreachable
 from tablequeue.testing import databases, temporary_database
 from tests.kit.support import run_pytest
+from tests.nightly import by_night
 
 pytestmark = pytest.mark.quick
 
@@ -51,7 +52,7 @@ def test_each_test_has_a_file_of_its_own(tmp_path: Path, arguments: tuple[str, .
     assert not any(Path(sa.make_url(url).database or "").parent.exists() for url in found)
 
 
-@pytest.mark.parametrize("way", ["option", "ini", "environment"])
+@pytest.mark.parametrize("way", by_night(["option", "ini", "environment"], "ini".__eq__))
 def test_each_test_has_a_schema_of_its_own(tmp_path: Path, postgresql_url: str, way: str) -> None:
     files = {"test_app.py": TESTS}
     if way == "ini":

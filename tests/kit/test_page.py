@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.support import run_pytest
+from tests.nightly import by_night
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 BLOCKS = re.compile(r"^<!-- (\w+)/([\w/]+\.py) -->\n```py\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -48,7 +49,7 @@ def test_a_flask_application_is_rolled_back(tmp_path: Path) -> None:
     assert run.counts == {"passed": 2}, run.output
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", by_night(["postgresql", "mariadb"], "mariadb".__eq__))
 def test_a_flask_application_is_rolled_back_on_a_server(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -58,7 +59,7 @@ def test_a_flask_application_is_rolled_back_on_a_server(
     assert run.counts == {"passed": 2}, run.output
 
 
-@pytest.mark.parametrize("plugin", ["anyio", "asyncio"])
+@pytest.mark.parametrize("plugin", by_night(["anyio", "asyncio"], "anyio".__eq__))
 def test_a_fastapi_application_passes(tmp_path: Path, plugin: str) -> None:
     pytest.importorskip("fastapi")
     pytest.importorskip("httpx")

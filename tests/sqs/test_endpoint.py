@@ -326,9 +326,7 @@ def test_queues_of_a_file_are_made_at_the_start(tmp_path: Path) -> None:
             sqs.send_message(QueueUrl=urls["bills.fifo"], MessageBody="x", MessageGroupId="g")
     for text, words in (
         ("[orders]\nVisibilityTimeout = 8", "a different value for attribute VisibilityTimeout"),
-        ("[orders]\nNothing = 8", "Unknown Attribute Nothing"),
         ("[orders", "cannot be read"),
-        ("orders = 1", "is no table"),
     ):
         file.write_text(text)
         with program(tmp_path, "--queues", str(file)) as (_address, running):
@@ -355,6 +353,8 @@ def test_declared_dead_letter_queues_may_be_in_any_order(db: Database, tmp_path:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("[orders]\nNothing = 8", "Unknown Attribute Nothing"),
+        ("orders = 1", "is no table"),
         ('[orders]\ntags = "shop"', "orders.tags is no table"),
         ("[orders]\ntags = {since = 2026-01-01}", "since of orders is no text"),
         ("[orders]\ntags = {teams = ['a', 'b']}", "teams of orders is no text"),

@@ -110,7 +110,7 @@ def test_sent_at_once_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> N
     push_in = store.Store.push_in
     monkeypatch.setattr(store.Store, "push_in", lambda self, _, message, names: push_in(self, None, message, names))
     with pytest.raises((AssertionError, TablequeueError)):
-        check_sent_with_the_transaction(url)
+        check_sent_with_the_transaction(f"{url}?timeout=1")  # the transaction itself stops the other connection
 
 
 @only("sqlite")
