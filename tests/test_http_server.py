@@ -23,12 +23,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tablequeue import connect
 from tablequeue.http import server
+from tablequeue.observe import health_server
 from tablequeue.observe.health import Health
 from tablequeue.observe.health_server import HealthServer
 
-# What a program may have by default on many systems, and more clients than that.
-FILES = 1024
-CLIENTS = 1200
+# Fewer files than a program has by default, and more clients than that.
+FILES = 256
+CLIENTS = 400
+# Seconds in which a client must have sent a request: fewer than in use.
+WITHIN = 2.0
 # With so many at once, the server meets more connections than it accepts in one step.
 AT_ONCE = 16
 HALVES = (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n")
@@ -39,10 +42,15 @@ def program(command: str, folder: Path) -> Iterator[str]:
     """Run a command that serves, with few files; yield its URL."""
     url = f"sqlite:///{folder / 'work.db'}"
     connect(url).close()
-    words = [sys.executable, "-m", "tablequeue", "--url", url, "--json", command, "--port", "0"]
-    limit = f"resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES}))"
-    limited = f"import os, resource; {limit}; os.execv({words[0]!r}, {words!r})"
-    with subprocess.Popen([sys.executable, "-c", limited], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    limited = [
+        "import resource, runpy",
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES}))",
+        "from tablequeue.http import server",
+        f"server.HEAD_WITHIN = {WITHIN}",
+        "runpy.run_module('tablequeue', run_name='__main__', alter_sys=True)",
+    ]
+    words = [sys.executable, "-c", "\n".join(limited), "--url", url, "--json", command, "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
@@ -74,7 +82,10 @@ def many_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("what", ["serve", "sqs", "health"])
-def test_clients_that_send_half_a_request_do_not_keep_out_others(what: str, tmp_path: Path) -> None:
+def test_clients_that_send_half_a_request_do_not_keep_out_others(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_server, "REQUEST_WITHIN", WITHIN)
     with served(what, tmp_path) as url, ExitStack() as stack:
         there = urlsplit(url)
 

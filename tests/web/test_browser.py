@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tablequeue import Database
 from tablequeue.ext import context_of
+from tests.nightly import by_night
 from tests.support import claimed
 from tests.web.support import HOSTILE, TOKEN, Client, bury, fill, serving
 
@@ -218,11 +219,14 @@ def test_a_page_says_that_it_is_old(browser: Browser, queues: Database) -> None:
             stale = page.locator(".stale")
             expect(stale).to_be_hidden()
             page.route("**/*", lambda route: route.abort())
+            renewed(page)
             expect(stale).to_contain_text(re.compile(r"The dashboard does not answer\. These .* of \d\d:\d\d:\d\d\."))
             page.unroute_all()
             page.route("**/*", lambda route: route.fulfill(status=503))
+            renewed(page)
             expect(stale).to_contain_text("answers with the error 503")
             page.unroute_all()
+            renewed(page)
             expect(stale).to_be_hidden()
         context.close()
 
@@ -236,6 +240,7 @@ def test_who_is_logged_out_meanwhile_is_told(browser: Browser, queues: Database)
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_text("There are no queues yet.")).to_be_visible()
         context.clear_cookies()
+        renewed(page)
         expect(page.locator(".stale")).to_contain_text("You are not logged in any more")
         context.close()
 
@@ -272,8 +277,7 @@ def test_the_login(browser: Browser, queues: Database) -> None:
         context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1200, "dark")])
 def test_every_page_fits_and_can_be_read(
     browser: Browser, client: Client, queues: Database, width: int, scheme: Literal["light", "dark"]
 ) -> None:
@@ -294,7 +298,7 @@ def test_every_page_fits_and_can_be_read(
 TAGS = re.compile(r"\.tag\.(\w+)")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", by_night(["light", "dark"], "dark".__eq__))
 def test_every_tag_can_be_read(
     browser: Browser, client: Client, queues: Database, scheme: Literal["light", "dark"]
 ) -> None:

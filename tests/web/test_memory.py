@@ -15,8 +15,8 @@ import pytest
 from tablequeue import connect
 from tests.web.support import Client
 
-MESSAGES, SIZE = 300, 1_000_000
-SEARCHES = 4
+MESSAGES, SIZE = 120, 1_000_000
+SEARCHES = 3
 # The program takes 80 MB, and held all the messages above for each search.
 MOST = 150_000_000
 

@@ -17,6 +17,8 @@ from tablequeue.verbs import stats as numbers
 from tablequeue.verbs.readable import duration, number, rate
 from tablequeue.web import search
 from tablequeue.web.facts import FACTS
+from tests.nightly import by_night
+from tests.servers import KINDS
 from tests.support import at, claimed
 from tests.web.support import HOSTILE, Client, bury, fill, serving
 
@@ -45,6 +47,7 @@ def walked(client: Client) -> set[str]:
     return seen
 
 
+@pytest.mark.parametrize("kind", by_night(KINDS, lambda kind: kind.name == "postgresql"), ids=lambda kind: kind.name)
 def test_every_link_leads_somewhere(full: Client) -> None:
     seen = walked(full)
     assert len(seen) > 60
