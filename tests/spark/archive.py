@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tablequeue.spark.java import ensure_java
+from tablequeue.spark.session import QUICK
 
 FOLDER = Path(sys.prefix, "share", "tablequeue-tests")
 
@@ -59,4 +60,5 @@ def submit_arguments() -> str:
 
 
 def _arguments(java: str) -> str:
-    return f"--conf 'spark.driver.defaultJavaOptions={java}' pyspark-shell"
+    """Sessions that are not made for long, or not by tablequeue, also begin with what suits a start."""
+    return f"--conf 'spark.driver.defaultJavaOptions=-XX:+UseSerialGC {QUICK} {java}' pyspark-shell"

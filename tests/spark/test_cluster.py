@@ -188,6 +188,7 @@ def test_an_archive_and_no_password_anywhere(cluster: Cluster, postgresql: tuple
     assert told(seen["shown"] | logs | written | cluster_pages, password) == []
 
 
+@pytest.mark.nightly
 def test_sessions_of_others(tmp_path: Path) -> None:
     """One shows the password, which the search finds there, and a run warns; one has the setting of the page."""
     password = f"s3cr3t{secrets.token_hex(8)}"

@@ -100,13 +100,18 @@ def test_an_import_puts_this_python_first_on_the_path_unless_one_is_chosen(tmp_p
 
 
 def printed_elsewhere(program: str, folder: Path) -> str:
-    """Return what a program prints that runs in an empty folder, without a setting of Spark. A fixture provides Java.
+    """Return what a program prints that runs in an empty folder, without a setting of Spark but how Java starts. A
+    fixture provides Java.
 
     Spark's own choice is the python3 of the path, which need not have tablequeue.
     """
     (folder / "python3").write_text(f'#!/bin/sh\nexec {Path(sys.executable).resolve()} -I -S "$@"\n')
     (folder / "python3").chmod(0o755)
-    settings = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    settings = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "PYSPARK_SUBMIT_ARGS" or not name.startswith(("PYSPARK_", "SPARK_"))
+    }
     process = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,

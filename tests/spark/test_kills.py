@@ -27,6 +27,7 @@ from tablequeue.bulk.arrow import log_batches
 from tablequeue.ext import context_of
 from tablequeue.topic import Topic
 from tablequeue.verbs import topics
+from tests.nightly import by_night
 from tests.servers import KINDS
 from tests.spark.killing import BATCH, POINTS, files, kill
 
@@ -35,6 +36,8 @@ pytestmark = pytest.mark.usefixtures("quick_java")
 ENGINES = [kind for kind in KINDS if kind.name in ("sqlite", "postgresql")]
 # Starting Spark takes longer than all else: every stream dies in the same death, at a point of its own.
 ALL = tuple(POINTS)
+# By day on PostgreSQL alone: with the streams of both engines, twice as many start.
+DAY = ([kind for kind in ENGINES if kind.name == "postgresql"], ALL)
 # One into files and one into a queue; and likewise of a topic.
 SOME = ("in a read", "after a publication", "after_an_offset", "after_a_publication_in_a_topic")
 KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 0))
@@ -117,10 +120,11 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
-    job = Job(tmp_path / "job", request.param)
+    kinds, streams = request.param
+    job = Job(tmp_path / "job", streams)
     job.folder.mkdir()
     places = []
-    for kind in ENGINES:
+    for kind in kinds:
         schema = f"test_{secrets.token_hex(8)}" if kind.has_schemas else None
         place = kind.place(kind.url(request), schema)
         places.append((kind, place))
@@ -132,7 +136,7 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
             database.create_queue(name, payload="text")
         events = database.create_topic("events", payload="text")
         database.create_topic("copies", payload="text")
-        for stream in request.param:
+        for stream in streams:
             if POINTS[stream][0] == "topic":
                 events.subscribe(stream)
     yield job
@@ -143,7 +147,7 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("job", [ALL], indirect=True)
+@pytest.mark.parametrize("job", by_night([[*DAY], [ENGINES, ALL]], [*DAY].__eq__), ids=["one", "both"], indirect=True)
 def test_killed_at_every_point(job: Job) -> None:
     number = 3 * BATCH * len(ALL)
     job.push(0, number)
@@ -154,7 +158,7 @@ def test_killed_at_every_point(job: Job) -> None:
 
 @pytest.mark.skipif(not KILLS, reason="each kill is a start of Spark: TABLEQUEUE_TEST_KILLS says how many")
 @pytest.mark.timeout(1200 + 120 * KILLS)
-@pytest.mark.parametrize("job", [SOME], indirect=True)
+@pytest.mark.parametrize("job", [(ENGINES, SOME)], indirect=True)
 def test_killed_at_any_moment(job: Job) -> None:
     """The executors that end it share neither files nor memory with the driver that died."""
     random.seed(7)

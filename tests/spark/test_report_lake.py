@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from tablequeue.spark.reports.duck import Duck
 from tablequeue.spark.reports.engine import Engine
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
 from tests.archiving import target
-from tests.servers import Place
+from tests.nightly import by_night
+from tests.servers import KINDS, Kind, Place
 from tests.spark.named import by_options
 from tests.support import claimed, refuses
 
@@ -87,6 +89,15 @@ def engine(request: pytest.FixtureRequest, place: Place) -> Engine:
     return found if isinstance(found, Duck) else Spark(found, by_options(place))
 
 
+# Spark reads by its data source, which is tested on each engine: by day from one of them.
+on_each_engine = pytest.mark.parametrize(
+    ("engine", "kind"),
+    by_night([*product(("duck", "spark"), KINDS)], lambda case: case[0] == "duck" or case[1].name == "postgresql"),
+    ids=lambda value: value.name if isinstance(value, Kind) else value,
+    indirect=["engine"],
+)
+
+
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'work.db'}"
@@ -100,6 +111,7 @@ def reading(duck: Engine, url: str, tmp_path: Path) -> Reading:
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
+@on_each_engine
 def test_every_message_with_its_state_on_every_engine(engine: Engine, db: Database, tmp_path: Path) -> None:
     queue = db.create_queue("work", max_attempts=2, lease=1e6)
     reading = Reading(engine, tmp_path / "lake", queue)
@@ -135,6 +147,7 @@ def utc(time: datetime) -> datetime:
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+@on_each_engine
 def test_a_subscription_is_read_as_a_queue(engine: Engine, db: Database, tmp_path: Path) -> None:
     topic = db.create_topic("events")
     mail = topic.subscribe("mail", max_attempts=2, lease=1e6)
