@@ -117,7 +117,9 @@ def blocks() -> dict[str, str]:
 
 
 # The operations of migrations are tested on each engine in test_alembic_operations.py.
-@pytest.mark.parametrize("kind", by_night(KINDS, lambda kind: kind.name == "postgresql"), ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", by_night(KINDS, lambda kind: kind.name in ("postgresql", "mssql")), ids=lambda kind: kind.name
+)
 def test_the_page(place: Place, kind: Kind, tmp_path: Path) -> None:
     """Alembic's command line, with the files of the page, in the default schema."""
     if place.schema:

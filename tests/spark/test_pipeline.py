@@ -120,7 +120,7 @@ def push(queue: Queue, ns: range) -> None:
     queue.push_many({"n": n} for n in ns)
 
 
-@only("postgresql", "mariadb")  # on SQLite are most other tests of this file
+@only("postgresql", "mariadb", "mssql")  # on SQLite are most other tests of this file
 def test_stages_over_queues_and_a_lake(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
     raw, parsed = db.create_queue("raw"), db.create_queue("parsed")
     sinks = Sinks(tmp_path, db.create_queue("last"))

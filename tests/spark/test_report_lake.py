@@ -89,10 +89,12 @@ def engine(request: pytest.FixtureRequest, place: Place) -> Engine:
     return found if isinstance(found, Duck) else Spark(found, by_options(place))
 
 
-# Spark reads by its data source, which is tested on each engine: by day from one of them.
+# Spark reads by its data source, which is tested on each engine: by day from one of them, or from a named server.
 on_each_engine = pytest.mark.parametrize(
     ("engine", "kind"),
-    by_night([*product(("duck", "spark"), KINDS)], lambda case: case[0] == "duck" or case[1].name == "postgresql"),
+    by_night(
+        [*product(("duck", "spark"), KINDS)], lambda case: case[0] == "duck" or case[1].name in ("postgresql", "mssql")
+    ),
     ids=lambda value: value.name if isinstance(value, Kind) else value,
     indirect=["engine"],
 )
