@@ -276,7 +276,7 @@ def test_every_operation_of_topics_with_values(shell: Shell, ordered: bool) -> N
     shell.run(*texts)
 
 
-@pytest.mark.parametrize(("payload", "ordered"), zip(PAYLOADS, (False, True, False), strict=True))
+@pytest.mark.parametrize(("payload", "ordered"), [*zip(PAYLOADS, (False, True, False), strict=True)])
 def test_create_and_drop_a_topic(shell: Shell, payload: Any, ordered: bool) -> None:
     """It is the topic that the library makes, and it works."""
     need_topics(shell.kind)
