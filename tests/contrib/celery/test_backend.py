@@ -154,14 +154,14 @@ def test_a_fork_waits_for_nothing_of_its_parent(url: str) -> None:
             return found
 
         waits.wait = noted
-        thread = Thread(target=lambda: result.get(timeout=10))
+        thread = Thread(target=lambda: result.get(timeout=60))
         thread.start()
-        assert looked.wait(10)
+        assert looked.wait(60)
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                signal.alarm(10)  # if it waits for the thread
+                signal.alarm(60)  # if it waits for the thread
                 app.backend.store_result("new", 2, states.SUCCESS)
                 assert app.AsyncResult("new").get(timeout=0) == 2
                 app.backend.store_result("forked", 1, states.SUCCESS)

@@ -53,12 +53,12 @@ def test_tasks_run_and_are_tried_again(app: Any, running: Any, notes: Path) -> N
 
 
 def test_workers_are_inspected_and_controlled(app: Any, running: Any, notes: Path) -> None:
-    inspect = app.control.inspect(timeout=5, limit=1)
+    inspect = app.control.inspect(timeout=PATIENCE, limit=1)
     ((name, queues),) = inspect.active_queues().items()
     assert [queue["name"] for queue in queues] == ["celery"]
-    task = app.send_task("work", (3,), countdown=0.5)
-    app.control.revoke(task.id, reply=True, timeout=5, limit=1)
-    app.send_task("work", (4,), countdown=0.5)
+    app.control.revoke("revoked", reply=True, timeout=PATIENCE, limit=1)  # before a worker can begin it
+    app.send_task("work", (3,), task_id="revoked")
+    app.send_task("work", (4,))
     assert "3" not in ran(notes, lambda counts: "4" in counts)
     assert name in inspect.stats()
 
@@ -70,12 +70,12 @@ def test_events_arrive(app: Any, running: Any, notes: Path) -> None:
         with receiver.consumer_context(wakeup=False) as (receiving, _, _):
             app.send_task("work", (5,))
             while "task-succeeded" not in types:
-                receiving.drain_events(timeout=10)
+                receiving.drain_events(timeout=PATIENCE)
 
 
 def test_a_task_with_an_eta_is_in_no_worker(app: Any, running: Any) -> None:
     task = app.send_task("work", (6,), countdown=3600)
-    inspect = app.control.inspect(timeout=5, limit=1)
+    inspect = app.control.inspect(timeout=PATIENCE, limit=1)
     assert [*inspect.scheduled().values()] == [[]]
     assert [*inspect.reserved().values()] == [[]]
     with app.connection_for_read() as connection:
@@ -85,7 +85,7 @@ def test_a_task_with_an_eta_is_in_no_worker(app: Any, running: Any) -> None:
 
 def test_a_killed_child_loses_no_task(app: Any, running: subprocess.Popen[bytes], notes: Path) -> None:
     app.send_task("work", (7, 1.0))
-    inspect = app.control.inspect(timeout=5, limit=1)
+    inspect = app.control.inspect(timeout=PATIENCE, limit=1)
     until(lambda: any(inspect.active().values()), "the task runs")
     ((held,),) = inspect.active().values()
     os.kill(held["worker_pid"], signal.SIGKILL)
