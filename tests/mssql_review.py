@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tablequeue.engines.operations import OPERATIONS
+from tablequeue.engines.engine import OPERATIONS
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of
 from tests.mssql_rules import CTE, statements

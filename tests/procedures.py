@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from tablequeue import errors
 from tablequeue.engines import procedures
@@ -17,6 +17,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mssql.connection import Batch, dashed
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of_ids
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.definition import Definition
@@ -31,6 +32,7 @@ TOKENS: dict[str, list[str]] = {}
 
 Params = dict[str, Any]  # those of the procedures have names of their own
 Call = Callable[[Cursor, Table, str, Params], list[Row]]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def on_postgresql(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Row]:
@@ -162,6 +164,9 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
     # On these engines an error aborts the transaction if there is no savepoint before it, and on SQL Server always.
     saves, dooms = kind == "postgresql", kind == "mssql"
 
+    def under_savepoints(method: F) -> F:
+        return operation(Effect.STEP)(method) if saves else method
+
     class Installing(type(engine.catalogue)):  # type: ignore[misc]
         def create(self, cursor: Cursor, table: Table, params: Params) -> None:
             super().create(cursor, table, params)
@@ -192,6 +197,7 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
                 TOKENS[params["token"]] = [*dict.fromkeys(str(row[-1]) for row in rows)]
             return [row[:-1] for row in rows]
 
+        @under_savepoints
         def complete_and_claim(self, cursor: Cursor, table: Table, params: Any) -> Any:
             return Messages.complete_and_claim(self, cursor, table, params)  # no procedure does both
 
@@ -203,14 +209,17 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
         def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
             return 0
 
+        @under_savepoints
         def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
             return [row[0] for row in self._held(cursor, table, "complete", params, ("ids", "now"))]
 
+        @under_savepoints
         def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
             # The procedure promotes by itself.
             ids = [row[0] for row in self._held(cursor, table, "release", params, ("ids", "delay", "now"))]
             return dict.fromkeys(ids, False)
 
+        @under_savepoints
         def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
             delays = params["delays"]
             if isinstance(delays, str):
@@ -222,6 +231,7 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
             rows = call(cursor, table, "cancel", {name: params.get(name) for name in ("ids", "now")})
             return [(id, bool(told)) for id, told in rows]
 
+        @under_savepoints
         def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
             leases = [{"seconds": params["lease"]}] * len(table.engine.load_ids(params["ids"]))
             return self._each(cursor, table, "extend", params, leases, ("id", "seconds", "now"))
@@ -263,10 +273,8 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
                     cursor.execute("rollback to savepoint tablequeue_tests")
                 return []
 
-    with_savepoints = {"complete", "complete_and_claim", "fail", "release", "extend"}
-    autocommit = engine.autocommit - (with_savepoints if saves else set())
     parts = {"catalogue": Installing, "messages": Procedural}
-    return with_parts(engine, parts, autocommit=autocommit, sweeps_within=True)
+    return with_parts(engine, parts, sweeps_within=True)
 
 
 FAIL = ("id", "error", "retry_in", "now")

@@ -16,9 +16,8 @@ import sqlalchemy as sa
 import tablequeue
 import tablequeue.aio
 from tablequeue import ALL, Batch, Claim, Consumer, Database, Queue, Subscription, TablequeueError, Topic
-from tablequeue.engines import operations
 from tablequeue.engines.connection import RawConnection
-from tablequeue.engines.operations import OPERATIONS, Effect
+from tablequeue.engines.operation import Effect, declaration
 from tablequeue.errors import ConnectionLost, ReadOnly
 from tablequeue.ext import context_of
 from tests.checks import PATIENCE
@@ -454,9 +453,10 @@ def test_a_call_whose_connection_breaks_runs_again_if_that_is_safe(place: Place,
 def test_the_check_notices_another_rule(
     place: Place, kind: Kind, monkeypatch: pytest.MonkeyPatch, name: str, effect: Effect
 ) -> None:
-    changed = {**OPERATIONS, name: OPERATIONS[name]._replace(effect=effect)}
-    for module in (operations, tablequeue.engines.runner):
-        monkeypatch.setattr(module, "OPERATIONS", changed)
+    for part in (kind.engine_class.messages, kind.engine_class.reads):
+        if changed := declaration(getattr(part, name, None)):
+            method = getattr(part, name).__func__
+            monkeypatch.setattr(method, "declared", changed._replace(effect=effect))
     with pytest.raises(AssertionError):
         check_broken_call(place.open(), place, kind, name)
 

@@ -25,6 +25,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import NoRights, QueueDiffers
 from tablequeue.ext import context_of
+from tablequeue.model.names import CATALOGUE
 from tablequeue.verbs import progress
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Kind, Place, only
@@ -134,8 +135,9 @@ def without_looking(engine: type[Engine]) -> type[Engine]:
     """Run each `create ... if not exists` without a check before."""
 
     class WithoutLooking(type(engine.catalogue)):  # type: ignore[misc]
-        def _make(self, cursor: Any, table: Any, operation: str, params: Any, *words: str) -> None:
-            self._run(cursor, table, operation, params)
+        def has_table(self, cursor: Any, table: Any, params: Any) -> bool:
+            is_catalogue: bool = params["table"].endswith(CATALOGUE)
+            return is_catalogue and super().has_table(cursor, table, params)
 
     return with_parts(engine, {"catalogue": WithoutLooking})
 

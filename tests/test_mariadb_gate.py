@@ -24,6 +24,7 @@ from tablequeue.engines.mysql import gate
 from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.mysql.gate import _gate, at_once
 from tablequeue.engines.mysql.messages import CLAIMS, PROMOTIONS, MySQLMessages
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.ext import context_of
 
 
@@ -39,6 +40,7 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
     seen: list[int] = []
 
     class Staying(MySQLMessages):
+        @operation(Effect.WRITE)
         @at_once(most)
         def stay(self, cursor: Any, table: Any, params: Any) -> None:
             inside.append(None)
@@ -47,7 +49,6 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
             inside.pop()
 
     class Gated(MySQL):
-        autocommit = MySQL.autocommit | {"stay"}
         messages: ClassVar[Staying] = Staying()
 
     queue = place.open_with(Gated).create_queue("work")

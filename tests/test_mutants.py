@@ -12,6 +12,7 @@ import pytest
 
 from tablequeue import Database, LeaseLost, Queue, Rate
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import operations_of
 from tablequeue.model.definition import Definition
@@ -30,6 +31,7 @@ def naive_claim(engine: type[Engine]) -> type[Engine]:
     meet = Barrier(2, timeout=60)
 
     class NaiveClaim(type(engine.messages)):  # type: ignore[misc]
+        @operation(Effect.READ)  # in autocommit, also on SQLite
         def claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
             queue = table.engine.words(table)["queue"]
             cursor.execute(f"select id from {queue} where state = 'ready' limit 1")  # noqa: S608 (a checked name)
@@ -40,7 +42,7 @@ def naive_claim(engine: type[Engine]) -> type[Engine]:
             rows: list[Any] = cursor.fetchall()
             return rows
 
-    return with_parts(engine, {"messages": NaiveClaim}, autocommit=engine.autocommit | {"claim"})
+    return with_parts(engine, {"messages": NaiveClaim})
 
 
 def of_one(statements: list[str], id: int) -> list[str]:
@@ -149,13 +151,14 @@ def take_and_put_back(engine: type[Engine]) -> type[Engine]:
     """A take that returns a message and leaves it in its place."""
 
     class TakeAndPutBack(type(engine.messages)):  # type: ignore[misc]
+        @operation(Effect.STEP)
         def take(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
             cursor.execute("savepoint before_the_take")
             rows: list[Any] = super().take(cursor, table, params)
             cursor.execute("rollback to savepoint before_the_take")
             return rows
 
-    return with_parts(engine, {"messages": TakeAndPutBack}, autocommit=engine.autocommit - {"take"})
+    return with_parts(engine, {"messages": TakeAndPutBack})
 
 
 def half_a_batch(engine: type[Engine]) -> type[Engine]:
@@ -175,13 +178,13 @@ def claims_all_the_same(engine: type[Engine]) -> type[Engine]:
     """Claims the next messages even if the previous ones could not be completed."""
 
     class ClaimsAllTheSame(type(engine.messages)):  # type: ignore[misc]
+        @operation(Effect.STEP)
         def complete_and_claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> Any:
             completed = self.complete(cursor, table, params | {"token": params["held"]})
             rows = self.claim(cursor, table, params)
             return (None if len(completed) == params["number"] else completed), rows
 
-    autocommit = engine.autocommit - {"complete_and_claim"}
-    return with_parts(engine, {"messages": ClaimsAllTheSame}, autocommit=autocommit)
+    return with_parts(engine, {"messages": ClaimsAllTheSame})
 
 
 Check = Callable[[Database, Kind], None]
@@ -283,7 +286,6 @@ def forgets(operation: str) -> Mutant:
         def nothing(part: Any, cursor: Any, table: Any, params: Any) -> None:
             return None
 
-        nothing.__name__ = operation
         part = type("Forgets", (type(engine.moving),), {operation: nothing})
         return with_parts(engine, {"moving": part})
 
@@ -541,8 +543,8 @@ def test_the_mutant_is_noticed(place: Place, kind: Kind, mutant: Mutant, check: 
     with pytest.raises(AssertionError) as caught:
         check(database, kind)
     assert "no mutant" not in str(caught.value)
-    for operation in operations_of(engine.name):
-        database._runner.engine.render(operation, database._runner.engine.table("work", Definition()))
+    for text in operations_of(engine.name):
+        database._runner.engine.render(text, database._runner.engine.table("work", Definition()))
     rewrites: dict[str, int] = getattr(engine, "rewrites", {})
     assert all(rewrites.values()), "the mutant is no mutant: its text is the engine's own"
 

@@ -14,9 +14,8 @@ import sqlalchemy as sa
 
 from tablequeue import ALL, Database, Queue
 from tablequeue.engines import engine_class
-from tablequeue.engines.engine import Engine
+from tablequeue.engines.engine import OPERATIONS, Engine
 from tablequeue.engines.mysql.connection import MySQLCursor
-from tablequeue.engines.operations import OPERATIONS
 from tablequeue.engines.postgresql.connection import OwnCursor as PostgreSQLCursor
 from tablequeue.engines.printed import script, without_comments
 from tablequeue.engines.printed_values import found_between
@@ -91,7 +90,6 @@ class Recorder:
             finally:
                 self._running.pop()
 
-        method.__name__ = name
         return method
 
 

@@ -19,10 +19,9 @@ import sqlalchemy as sa
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.conditions import conditions
-from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import OPERATIONS, texts_for
+from tablequeue.engines.engine import OPERATIONS, Engine
 from tablequeue.engines.table import Table
-from tablequeue.engines.texts import operations_of, statements_in
+from tablequeue.engines.texts import operations_of, statements_in, texts_for
 from tablequeue.model.states import STATES, TRANSITIONS, VERBS, Transition
 from tests.servers import Kind, Place
 from tests.transitions import check_states, moves_of

@@ -9,7 +9,7 @@ import pytest
 import tablequeue
 from tablequeue import Database
 from tablequeue.engines.base import EngineBase
-from tablequeue.engines.operations import UPGRADES
+from tablequeue.engines.catalogue import UPGRADES
 from tablequeue.errors import SchemaTooNew, SchemaTooOld
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, refuses

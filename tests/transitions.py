@@ -80,7 +80,6 @@ class Recorder:
                 self._running.pop()
             return result
 
-        method.__name__ = operation
         return method
 
     def _look(self, cursor: Cursor, table: Table) -> None:

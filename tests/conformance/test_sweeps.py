@@ -82,19 +82,15 @@ def refusing(*operations: str) -> Callable[[type[Engine]], type[Engine]]:
     def variant(engine: type[Engine]) -> type[Engine]:
         def refuse(name: str) -> Callable[..., Any]:
             def operation(self: Any, cursor: Cursor, table: Table, params: Params) -> Any:
-                if Refusing.refuses and params.get("now") is None:
+                if self.refuses and params.get("now") is None:
                     raise Locked("It is locked.", "Try again.")
                 return getattr(type(engine.messages), name)(self, cursor, table, params)
 
-            operation.__name__ = name
             return operation
 
-        class Refusing(type(engine.messages)):  # type: ignore[misc]
-            refuses = False
-
-        for name in operations:
-            setattr(Refusing, name, refuse(name))
-        return with_parts(engine, {"messages": Refusing}, refusals=Refusing)
+        methods = {name: refuse(name) for name in operations}
+        part: Any = type("Refusing", (type(engine.messages),), {"refuses": False, **methods})
+        return with_parts(engine, {"messages": part}, refusals=part)
 
     return variant
 

@@ -9,6 +9,7 @@ import pytest
 
 from tablequeue import Backoff, Database
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.topic import Subscription, Topic
 from tests.servers import KINDS, Kind, Place
 from tests.support import with_parts
@@ -145,11 +146,12 @@ def claims_all_the_same(engine: type[Engine]) -> type[Engine]:
     """Claims the next range even if the previous messages could not be completed."""
 
     class ClaimsAllTheSame(type(engine.ranges)):  # type: ignore[misc]
+        @operation(Effect.STEP)
         def complete_and_claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> Any:
             self.complete(cursor, table, params | {"token": params["held"]})
             return None, self.claim(cursor, table, params)
 
-    return with_parts(engine, {"ranges": ClaimsAllTheSame}, autocommit=engine.autocommit - {"complete_and_claim"})
+    return with_parts(engine, {"ranges": ClaimsAllTheSame})
 
 
 LEFT = r"and left_ids is null|left_ids is null and "

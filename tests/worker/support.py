@@ -11,6 +11,7 @@ from typing import Any
 from tablequeue import Database
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.operation import declaration
 from tablequeue.engines.params import Params
 from tablequeue.engines.table import Table
 from tablequeue.errors import ConnectionLost
@@ -94,7 +95,8 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
                 break_off()
             result = getattr(super(), verb)(*args)
             if end == "after":
-                if verb in engine.autocommit:
+                declared = declaration(getattr(engine.messages, verb))
+                if declared is not None and declared.effect in engine.autocommit:
                     break_off()
                 lost.now = True  # after the commit
             return result

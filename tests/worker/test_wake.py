@@ -69,7 +69,7 @@ def count_looks(queue: Queue) -> Callable[[], int]:
         return found
 
     reads = copy(engine.reads)
-    reads.until_next = until_next  # type: ignore[assignment, method-assign]
+    reads.until_next = until_next  # type: ignore[method-assign]
     engine.reads = context_of(queue).reads = reads  # type: ignore[misc]  # of this engine alone
     return lambda: looks[0]
 

@@ -17,6 +17,7 @@ from tablequeue.consumer import Consumer
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.operation import declaration
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.ext import context_of
@@ -187,7 +188,9 @@ def _each(
             if arrow is None:
                 yield batch_of(context, context.run(operation, params), schema, names)
             else:
-                params["operation"] = operation.__name__
+                declared = declaration(operation)
+                assert declared is not None, "a read of one text"
+                params["operation"] = declared.name
                 with refusals(context.engine):
                     yield from arrow.read(context.run(context.reads.literal, params), schema)
     finally:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
@@ -21,6 +21,7 @@ from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.columns import listed
 from tablequeue.engines.conditions import TRAITS, conditions
 from tablequeue.engines.connection import Cursor, RawConnection
+from tablequeue.engines.operation import Effect
 from tablequeue.engines.params import Params
 from tablequeue.engines.plan import Plan
 from tablequeue.engines.procedure_syntax import ProcedureSyntax
@@ -56,8 +57,8 @@ class EngineBase(Words):
     expressions: ClassVar[Mapping[str, Mapping[str, str]]]
     """The expressions that replace columns in a list of columns; see columns.py."""
     client: ClassVar[Client]
-    autocommit: ClassVar[frozenset[str]]
-    """The operations that need no transaction around them; see operations.py."""
+    autocommit: ClassVar[Sequence[Effect]] = (Effect.WRITE, Effect.READ, Effect.UPKEEP)
+    """The effects of the operations that need no transaction around them."""
     drivers: ClassVar[tuple[str, ...]]
     """The SQLAlchemy drivers it works through, the preferred one first."""
     async_drivers: ClassVar[Mapping[str, Mapping[str, str]]] = {}
@@ -76,8 +77,8 @@ class EngineBase(Words):
     """Whether each statement that makes or changes a table commits."""
     errors_abort: ClassVar[bool] = False
     """Whether an error of the database leaves a transaction that can only be rolled back."""
-    undone: ClassVar[Set[str] | None] = frozenset()
-    """The operations that are several statements in a caller's transaction, and need a savepoint; None: all may be."""
+    saves: ClassVar[Literal["none", "several", "all"]] = "none"
+    """The operations that need a savepoint in a caller's transaction; `several`: see `Operation`."""
     savepoints_stay: ClassVar[bool] = True
     """Whether a savepoint stays beside a later one of its name, so that it must be released."""
     sweeps_within: ClassVar[bool] = False

@@ -2,75 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operation import Effect, by_text, each, first, ids, mapping, none, one, only, operation
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import Part, pairs
+from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import BatchRow, OpenBatchRow, PushesRow
 from tablequeue.engines.table import Statements, Table
 
 
-class Batches(Part):
-    def open_batch(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Open a batch of `pushed` messages, which this transaction pushes. Return its id."""
-        (id,) = self._rows(cursor, table, "open_batch", params)[0]
-        return int(id)
+def open_batch_row(id: int, on_dead: str, *left: object) -> OpenBatchRow:
+    return OpenBatchRow(id, on_dead, *map(bool, left))
 
+
+class Batches(Part):
+    open_batch = by_text(Effect.STEP, only(int))
+    """Open a batch of `pushed` messages, which this transaction pushes. Return its id."""
+
+    @operation(Effect.STEP)
     def batch_of(self, cursor: Cursor, table: Table, params: Params) -> tuple[bool, int | None]:
         """Return whether the message `id` is held under `token`, and its batch. It stays so in this transaction."""
         row = self._row(cursor, table, "batch_of", params)
         return (False, None) if row is None else (True, row[0])
 
-    def batches_of(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
-        """Return those messages among `ids` that are held under `token` and are in a batch, each with its batch."""
-        return pairs(self._rows(cursor, table, "batches_of", params))
+    batches_of = by_text(Effect.STEP, mapping)
+    """Return those messages among `ids` that are held under `token` and are in a batch, each with its batch."""
+    count_batch = by_text(Effect.STEP, none)
+    """Count the `pushed` messages that this transaction adds to the batch `batch_id`."""
+    find_batch = by_text(Effect.READ, first, of=Statements)
+    """Return the table of the queue of the batch `id`; None if there is no such batch."""
+    open_batches = by_text(Effect.READ, each(open_batch_row))
+    """Return up to `n` open batches of the queue with ids above `after`, and what is left of each."""
+    lock_batch = by_text(Effect.STEP, one(PushesRow))
+    """Lock the batch `id`; None if it has ended, or another transaction ends it."""
+    note_failed = by_text(Effect.STEP, none)
+    """Note that this transaction pushes the callback for dead letters of the batch `id`."""
+    end_batch = by_text(Effect.STEP, none)
+    """End the batch `id`, with its final numbers `pushed`, `cancelled` and `dead`."""
+    batch_progress = by_text(Effect.READ, one(BatchRow))
+    """Return the batch `id`, and the numbers of its messages; None if it was forgotten with its queue."""
+    batches_progress = by_text(Effect.READ, each(lambda id, *numbers: (id, BatchRow(*numbers))))
+    """Return up to `n` open batches of the queue with ids above `after`, by id, each with its numbers."""
+    batch_results = by_text(Effect.READ, mapping)
+    """Return up to `n` results of messages of the batch `id` with ids above `after`, by id, as JSON."""
+    uncancelled = by_text(Effect.READ, ids)
+    """Return up to `n` messages of the batch `id` that were not told to stop; dead letters if `dead` is 1."""
 
-    def count_batch(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Count the `pushed` messages that this transaction adds to the batch `batch_id`."""
-        self._run(cursor, table, "count_batch", params)
-
-    def find_batch(self, cursor: Cursor, table: Statements, params: Params) -> str | None:
-        """Return the table of the queue of the batch `id`; None if there is no such batch."""
-        row = self._row(cursor, table, "find_batch", params)
-        return row and row[0]
-
-    def open_batches(self, cursor: Cursor, table: Table, params: Params) -> list[OpenBatchRow]:
-        """Return up to `n` open batches of the queue with ids above `after`, and what is left of each."""
-        rows = self._rows(cursor, table, "open_batches", params)
-        return [OpenBatchRow(id, on_dead, *map(bool, left)) for id, on_dead, *left in rows]
-
-    def lock_batch(self, cursor: Cursor, table: Table, params: Params) -> PushesRow | None:
-        """Lock the batch `id`; None if it has ended, or another transaction ends it."""
-        row = self._row(cursor, table, "lock_batch", params)
-        return row and PushesRow(*row)
-
-    def note_failed(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Note that this transaction pushes the callback for dead letters of the batch `id`."""
-        self._run(cursor, table, "note_failed", params)
-
-    def end_batch(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """End the batch `id`, with its final numbers `pushed`, `cancelled` and `dead`."""
-        self._run(cursor, table, "end_batch", params)
-
-    def batch_progress(self, cursor: Cursor, table: Table, params: Params) -> BatchRow | None:
-        """Return the batch `id`, and the numbers of its messages; None if it was forgotten with its queue."""
-        row = self._row(cursor, table, "batch_progress", params)
-        return row and BatchRow(*row)
-
-    def batches_progress(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, BatchRow]]:
-        """Return up to `n` open batches of the queue with ids above `after`, by id, each with its numbers."""
-        rows = self._rows(cursor, table, "batches_progress", params)
-        return [(id, BatchRow(*numbers)) for id, *numbers in rows]
-
-    def batch_results(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
-        """Return up to `n` results of messages of the batch `id` with ids above `after`, by id, as JSON."""
-        return pairs(self._rows(cursor, table, "batch_results", params))
-
-    def uncancelled(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Return up to `n` messages of the batch `id` that were not told to stop; dead letters if `dead` is 1."""
-        return [row[0] for row in self._rows(cursor, table, "uncancelled", params)]
-
+    @operation(Effect.UPKEEP)
     def forget_batches(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Forget up to `n` batches of the queue that ended at least `age` seconds ago. Return their number.
 

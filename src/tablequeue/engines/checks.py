@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tablequeue.engines.catalogue import created_by
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.operations import created_by
+from tablequeue.engines.operation import Effect, by_text, each, first, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import TableRow
@@ -33,10 +34,12 @@ class Checks(Part):
     def __init__(self, *checks: Check) -> None:
         self.all = checks
 
+    @operation(Effect.READ, others="note note_staged server session place check_session")
     def check(self, cursor: Cursor, table: Statements, params: Params) -> list[Row]:
         """Return a row for each case of `params["check"]`, the operation of one of `all`."""
         return self._rows(cursor, table, params["check"], {})
 
+    @operation(Effect.READ, others="indexes")
     def missing_indexes(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
         """Return the names of the queue's indexes that are missing or cannot be used."""
         usable = {row[0] for row in self._rows(cursor, table, "indexes", {})}
@@ -44,10 +47,7 @@ class Checks(Part):
         created = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
         return [name for name in created if name not in usable]
 
-    def read_clock(self, cursor: Cursor, table: Statements, params: Params) -> Any:
-        """Return the time of the database."""
-        return self._row(cursor, table, "read_clock", params)[0]
-
-    def sizes(self, cursor: Cursor, table: Statements, params: Params) -> list[TableRow]:
-        """Return a row for each table of the library."""
-        return [TableRow(*row) for row in self._rows(cursor, table, "sizes", params)]
+    read_clock = by_text(Effect.READ, first, of=Statements)
+    """Return the time of the database."""
+    sizes = by_text(Effect.READ, each(TableRow), of=Statements)
+    """Return a row for each table of the library."""

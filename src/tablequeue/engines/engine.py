@@ -15,6 +15,8 @@ from tablequeue.engines.checks import Checks
 from tablequeue.engines.dependencies import Dependencies
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.moving import Moving
+from tablequeue.engines.operation import declarations
+from tablequeue.engines.parts import Part
 from tablequeue.engines.pauses import Pauses
 from tablequeue.engines.progress import ProgressReports
 from tablequeue.engines.range_reads import RangeReads
@@ -49,3 +51,7 @@ class Engine(EngineBase):
     user_tables: ClassVar[UserTables | None] = None
     """How it writes into tables of the user; None: it does not."""
     checks: ClassVar[Checks] = Checks()
+
+
+OPERATIONS = declarations(part for part in vars(Engine).values() if isinstance(part, Part))
+"""All operations, by name. `tablequeue sql`, Alembic's --sql, the scripts of rights and tests read them."""

@@ -8,13 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import IN_ORDER, Fair
 from tablequeue.engines.low_water import Claim
+from tablequeue.engines.operation import (
+    Effect,
+    by_text,
+    count,
+    distinct,
+    first,
+    ids,
+    mapping,
+    none,
+    operation,
+    rowcount,
+)
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import Part, pairs
+from tablequeue.engines.parts import Part
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Table
@@ -23,6 +35,14 @@ from tablequeue.engines.walks import LATE_SECONDS
 
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
+# What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
+GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
+SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
+# What a claim of a fair queue runs before and after it: it learns and notes the group that was served last. On most
+# engines Python does, and the texts are only printed.
+BEGUN, SERVED = {"begin_ring": "fair"}, {"move_ring": "fair"}
+# What detaches messages from a range.
+DETACH = dict.fromkeys(("range_hold", "range_detach", "range_mark"), "ranges")
 
 
 class Messages(Part):
@@ -30,15 +50,22 @@ class Messages(Part):
 
     # -- pushing -----------------------------------------------------------------------------------------------------
 
+    @operation(Effect.WRITE, {"push": "queue", "topic_push": "topic"}, "push_clock push_rows")
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
         """Push one message. Return its id, or None if a live message has its key."""
         rows = self._rows(cursor, table, "push", params)
         return rows[0][0] if rows else None
 
+    @operation(
+        Effect.WRITE,
+        {"push_many": "queue", "topic_push_many": "topic"},
+        others="push_reserve push_copy push_clock push_rows topic_push_rows topic_reserve topic_copy",
+    )
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Push all of `params["payloads"]` with the same options. Return the ids, in the same order."""
         raise NotImplementedError
 
+    @operation(Effect.STEP, {"push_each": "queue", "topic_push_each": "topic"}, "push_clock push_rows topic_push_rows")
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         """Push each of `params["rows"]`, which have options of their own.
 
@@ -46,46 +73,30 @@ class Messages(Part):
         """
         raise NotImplementedError
 
-    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
-        """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
-        return pairs(self._rows(cursor, table, "find_keys", params))
+    find_keys = by_text(Effect.READ, mapping)
+    """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
+    take_keys = by_text(Effect.STEP, distinct)
+    """Take those of the keys that are free under `token`: `taken` has them, each with its seconds.
 
-    def take_keys(self, cursor: Cursor, table: Table, params: Params) -> set[str]:
-        """Take those of the keys that are free under `token`: `taken` has them, each with its seconds.
+    The keys of the queue stay taken for a time. Return those that were free.
+    """
+    end_keys = by_text(Effect.STEP, rowcount, others="end_live_keys")
+    """Let messages lose those of the keys of `taken` whose time is over. Return the number of such messages."""
+    name_keys = by_text(Effect.STEP, none)
+    """Note the messages that took keys: `taken` has each key with an id and, if it was pushed now, its seconds.
 
-        The keys of the queue stay taken for a time. Return those that were free.
-        """
-        return {row[0] for row in self._rows(cursor, table, "take_keys", params)}
+    A key without an id is free again.
+    """
+    taken_keys = by_text(Effect.READ, mapping)
+    """Return those of the keys of `taken` that are taken, with the ids of the messages that took them."""
+    forget_keys = by_text(Effect.UPKEEP, count)
+    """Delete up to `n` keys whose time is over. Return their number."""
+    forget_rate = by_text(Effect.UPKEEP, count)
+    """Forget what was spent of the rate if the clock has gone back since. Return the number of rows changed."""
+    forget_rates = by_text(Effect.UPKEEP, rowcount)
+    """Delete the rows of up to `n` groups whose rate allows a whole burst again. Return their number."""
 
-    def end_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Let messages lose those of the keys of `taken` whose time is over. Return the number of such messages."""
-        self._run(cursor, table, "end_keys", params)
-        return cursor.rowcount
-
-    def name_keys(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Note the messages that took keys: `taken` has each key with an id and, if it was pushed now, its seconds.
-
-        A key without an id is free again.
-        """
-        self._run(cursor, table, "name_keys", params)
-
-    def taken_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
-        """Return those of the keys of `taken` that are taken, with the ids of the messages that took them."""
-        return pairs(self._rows(cursor, table, "taken_keys", params))
-
-    def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete up to `n` keys whose time is over. Return their number."""
-        return len(self._rows(cursor, table, "forget_keys", params))
-
-    def forget_rate(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Forget what was spent of the rate if the clock has gone back since. Return the number of rows changed."""
-        return len(self._rows(cursor, table, "forget_rate", params))
-
-    def forget_rates(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete the rows of up to `n` groups whose rate allows a whole burst again. Return their number."""
-        self._run(cursor, table, "forget_rates", params)
-        return cursor.rowcount
-
+    @operation(Effect.STEP, others="attend leave send_notification wait_for_notification")
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Notify waiting consumers of what another statement did, if the database can do it: the others look soon.
 
@@ -93,6 +104,7 @@ class Messages(Part):
         transaction is still open; if not given, whether the cursor is the caller's.
         """
 
+    @operation(Effect.STEP)
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
         """Move those of `ids` that no consumer holds from `table.source` to this queue, with all that they have.
 
@@ -109,6 +121,23 @@ class Messages(Part):
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
+    @operation(
+        Effect.WRITE,
+        {
+            **BEGUN,
+            **GRANTED,
+            "claim": "at_least_once",
+            "take": "at_most_once",
+            "range_claim": "ranges",
+            "read_claimed": "contended at_least_once",
+            "read_taken": "contended at_most_once",
+            **SPENT,
+            **SERVED,
+        },
+        others="claim_find claim_many claim_ring claim_alone claim_rooms find_in_turn lock_stripes note_stripes "
+        "free_slots claim_held claim_counts isolation_level lock_seen_slots lock_seen_stripes",
+        printed="pop",
+    )
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
         alone = self.fair.claimed_alone(self._claim_alone, cursor, table, params) if table.ring.claims else []
@@ -117,6 +146,9 @@ class Messages(Part):
         left: Params = {**params, "n": params["n"] - len(alone)} if alone else params
         return [*alone, *self._ready(self._claim, cursor, table, left)]
 
+    @operation(
+        Effect.WRITE, {**GRANTED, "claim_limit": "", "claim_run": "", "claimed": "", **SPENT}, printed="pop_same_group"
+    )
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages of the group whose head comes first. Return them in order of ids, as CLAIMED.
 
@@ -124,6 +156,7 @@ class Messages(Part):
         """
         return self._claimed(cursor, table, "claim_run", params)
 
+    @operation(Effect.WRITE, {"claim_group": "", "claimed": ""}, printed="pop_group")
     def claim_group(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages of the group `group`. Return them in order of ids, as CLAIMED.
 
@@ -131,6 +164,11 @@ class Messages(Part):
         """
         return self._claimed(cursor, table, "claim_group", params)
 
+    @operation(
+        Effect.WRITE,
+        {**BEGUN, "grant_rate": "rate", "take": "queue", "spend_rate": "rate", "spend_group_rates": "group_rate"}
+        | SERVED,
+    )
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
 
@@ -138,6 +176,7 @@ class Messages(Part):
         """
         return self._ready(self._take, cursor, table, params)
 
+    @operation(Effect.STEP, {"complete_and_claim": "unlimited"})
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Complete the `number` messages `ids`, held under `held`; if that was all of them, claim up to `n` messages.
 
@@ -149,6 +188,16 @@ class Messages(Part):
             return completed, []
         return None, self.claim(cursor, table, params)
 
+    @operation(
+        Effect.UPKEEP,
+        {
+            "range_due": "ranges",
+            "range_expired": "ranges",
+            "range_expire": "ranges",
+            "sweep": "",
+            "move_dead": "dead_letter_to",
+        },
+    )
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Make messages ready that are due, and messages ready or dead whose lease expired: up to `n` of each kind.
 
@@ -166,6 +215,7 @@ class Messages(Part):
         table.ready_after(min([table.lowest, *(id - 1 for id in moved)]))
         return len(moved)
 
+    @operation(Effect.UPKEEP, {"expire": "", "move_dead": "none dead_letter_to"})
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Move up to `n` waiting messages whose time is over to the history; without one they become dead letters.
 
@@ -178,24 +228,33 @@ class Messages(Part):
             self._move_dead(cursor, table, params, dead)
         return len(dead)
 
-    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
-        return len(self._rows(cursor, table, "promote", params))
-
-    def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Have all messages in progress count for the limit of the queue: also those that were claimed without it."""
-        self._run(cursor, table, "close_slots", params)
+    promote = by_text(Effect.UPKEEP, count)
+    """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
+    close_slots = by_text(Effect.UPKEEP, none)
+    """Have all messages in progress count for the limit of the queue: also those that were claimed without it."""
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 
+    @operation(
+        Effect.WRITE,
+        {"range_complete": "ranges", "complete": "at_least_once", "complete_at_most_once": "at_most_once"},
+        others="range_id",
+    )
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Complete the messages among `ids` that are held under `token`. Return their ids."""
         return self._finished(cursor, table, table.plan.way(COMPLETE_TEXT), params)
 
+    @operation(Effect.STEP)
     def complete_stream(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Complete the messages `ids`, which are all that a stream holds under `token`, without a lease."""
         self.complete(cursor, table, params)
 
+    @operation(
+        Effect.WRITE,
+        {**DETACH, "fail": "at_least_once", "fail_at_most_once": "at_most_once", "move_dead": "dead_letter_to"},
+        others="fail_state",
+        several=True,
+    )
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
 
@@ -209,6 +268,7 @@ class Messages(Part):
             states |= dict.fromkeys(self.cancel_held(cursor, table, params), "cancelled")
         return states
 
+    @operation(Effect.WRITE, {**DETACH, "release": ""}, several=True)
     def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
         """Release the messages among `ids` that are held under `token`. Return their ids, each with whether to promote.
 
@@ -220,19 +280,21 @@ class Messages(Part):
             released |= dict.fromkeys(self.cancel_held(cursor, table, {**params, "error": None}), True)
         return released
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
-        """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
-        return pairs(self._rows(cursor, table, "extend", params))
+    extend = by_text(Effect.UPKEEP, mapping, texts={"range_extend": "ranges", "extend": ""}, several=True)
+    """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
 
+    @operation(Effect.STEP)
     def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Keep the results of messages that this transaction has completed: `rows` have their ids and results."""
         cursor.executemany(table.statement("keep_results"), params["rows"])
 
+    @operation(Effect.STEP)
     def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Notify those who wait for results when this transaction commits, if the database can do it."""
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
+    @operation(Effect.WRITE)
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
         """Cancel the messages among `ids`: those in progress are told to stop, the others leave the queue.
 
@@ -243,6 +305,7 @@ class Messages(Part):
             self._run(cursor, table, "cancel.change", params)
         return rows
 
+    @operation(Effect.WRITE)
     def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """End the messages among `ids` that are held under `token` and were told to stop. Return their ids.
 
@@ -252,6 +315,7 @@ class Messages(Part):
             return []
         return [row[0] for row in self._rows(cursor, table, "cancel_held", params)]
 
+    @operation(Effect.WRITE)
     def reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
         """Give message `id`, which waits, another due time or `priority`. Return whether there is such a message."""
         moved = self._reschedule(cursor, table, params)
@@ -259,15 +323,12 @@ class Messages(Part):
             table.ready_after(params["id"] - 1)
         return moved
 
-    def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Return those of `ids` that are in progress and were told to stop."""
-        return [row[0] for row in self._rows(cursor, table, "told", params)]
+    told = by_text(Effect.READ, ids)
+    """Return those of `ids` that are in progress and were told to stop."""
+    holder = by_text(Effect.READ, first)
+    """Return the token of the lease under which the message `id` is in progress; None if there is none."""
 
-    def holder(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Return the token of the lease under which the message `id` is in progress; None if there is none."""
-        row = self._row(cursor, table, "holder", params)
-        return None if row is None else row[0]
-
+    @operation(Effect.STEP, others="forget")
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make a message that was taken in this transaction a dead letter."""
         if table.definition.keeps_history:
@@ -277,13 +338,16 @@ class Messages(Part):
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 
+    @operation(Effect.WRITE)
     def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Make up to `n` dead letters with ids above `after` ready, with no attempts made. Return their ids."""
         return _ready_again(table, self._redrive(cursor, table, "redrive", params))
 
+    @operation(Effect.WRITE)
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return _ready_again(table, self._redrive(cursor, table, "redrive_ids", params))
 
+    @operation(Effect.STEP)
     def move_back(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Move the messages among `ids` that wait in the queue for dead letters back. Return their ids there.
 
@@ -300,25 +364,22 @@ class Messages(Part):
             self._run(cursor, table, "move_back.delete", moving)
         return ids
 
+    @operation(Effect.WRITE)
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Delete up to `n` messages in `params["state"]`. Return their number."""
         cursor.execute(table.statement("purge", params["state"]), params)
         return cursor.rowcount
 
+    @operation(Effect.WRITE)
     def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Delete the messages among `ids` that are in `params["state"]`. Return their number."""
         cursor.execute(table.statement("purge_ids", params["state"]), params)
         return cursor.rowcount
 
-    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete up to `n` messages that left the queue at least `age` seconds ago. Return their number."""
-        cursor.execute(table.statement("purge_history"), params)
-        return cursor.rowcount
-
-    def purge_history_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete the messages among `ids` that are in the history. Return their number."""
-        cursor.execute(table.statement("purge_history_ids"), params)
-        return cursor.rowcount
+    purge_history = by_text(Effect.WRITE, rowcount)
+    """Delete up to `n` messages that left the queue at least `age` seconds ago. Return their number."""
+    purge_history_ids = by_text(Effect.UPKEEP, rowcount)
+    """Delete the messages among `ids` that are in the history. Return their number."""
 
     # -- what engines override; the low-water mark is handled above --------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operation import inherit
 from tablequeue.engines.table import Statements
 from tablequeue.engines.texts import Row
 
@@ -24,8 +25,11 @@ def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
 class Part:
     """A group of an engine's operations. It has no state of its own: the state of a queue is in its `Table`.
 
-    Each operation takes a cursor, the queue's table and the parameters of its statements.
+    Each operation takes a cursor, the queue's table and the parameters of its statements; see operation.py.
     """
+
+    def __init_subclass__(cls) -> None:
+        inherit(cls)
 
     def _run(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> None:
         """Run the statements of a text in turn. The cursor has the result of the last one."""

@@ -8,13 +8,13 @@ from itertools import takewhile
 from types import MappingProxyType
 
 from tablequeue.engines import engine_class, procedures
+from tablequeue.engines.catalogue import UPGRADES
 from tablequeue.engines.conditions import conditions
-from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import OPERATIONS, UPGRADES, texts_for
+from tablequeue.engines.engine import OPERATIONS, Engine
 from tablequeue.engines.printed_notes import notes
 from tablequeue.engines.printed_values import examples, found_between, known, named, parameters, put
 from tablequeue.engines.table import Table
-from tablequeue.engines.texts import operations_of, sql_text
+from tablequeue.engines.texts import operations_of, sql_text, texts_for
 from tablequeue.errors import BadInput
 from tablequeue.model.definition import Definition, Kind, SubscriptionDefinition, TopicDefinition
 from tablequeue.model.names import check_full_name, check_table, subscription_table_of

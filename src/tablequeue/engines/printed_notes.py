@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import OPERATIONS, Effect
+from tablequeue.engines.engine import OPERATIONS, Engine
+from tablequeue.engines.operation import Effect
 from tablequeue.engines.procedures import procedure_for
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import texts_in

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operation import Effect, by_text, each, only, row, rows
 from tablequeue.engines.params import Params
 from tablequeue.engines.reads import Next, Reads
 from tablequeue.engines.rows import FinishedRow, PositionRow, PushedRow, RangesRow, StatsRow
@@ -29,8 +30,7 @@ class RangeReads(Reads):
         rows = self._rows(cursor, table, f"range_peek_{params['state']}", params)
         return sorted([*detached, *rows], key=lambda row: row[ID])[: params["n"]]
 
-    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
-        return Next(*self._row(cursor, table, "range_until_next", params))
+    until_next = by_text(Effect.READ, only(Next), "range_until_next")
 
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         # In this order: a message goes from the log to the detached messages, and nothing comes back.
@@ -39,11 +39,8 @@ class RangeReads(Reads):
     def in_log(self, cursor: Cursor, table: Table, params: Params) -> bool:
         return self._row(cursor, table, "range_find", params) is not None
 
-    def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._rows(cursor, table, "range_live", params)
-
-    def live_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        return self._rows(cursor, table, "range_live_bounds", params)[0]
+    live = by_text(Effect.READ, rows, "range_live")
+    live_bounds = by_text(Effect.READ, row, "range_live_bounds")
 
     # -- the history -------------------------------------------------------------------------------------------------
 
@@ -65,13 +62,10 @@ class RangeReads(Reads):
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
-    def position(self, cursor: Cursor, table: Table, params: Params) -> PositionRow:
-        """Return the offset at which the next claim begins, whether its message is still there or not."""
-        return PositionRow(*self._row(cursor, table, "range_position", params))
-
-    def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
-        """Count the messages of a subscription that are in the log alone."""
-        return RangesRow(*self._row(cursor, table, "range_stats", params))
+    position = by_text(Effect.READ, only(PositionRow), "range_position")
+    """Return the offset at which the next claim begins, whether its message is still there or not."""
+    progress = by_text(Effect.READ, only(RangesRow), "range_stats")
+    """Count the messages of a subscription that are in the log alone."""
 
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
         detached = super().stats(cursor, table, params)
@@ -92,8 +86,7 @@ class RangeReads(Reads):
         rows = map(FinishedRow._make, self._rows(cursor, table, "range_stats_finished", params))
         return sorted([*detached, *rows], key=lambda row: row.ago)[: params["n"]]
 
-    def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[PushedRow]:
-        return [*map(PushedRow._make, self._rows(cursor, table, "topic_stats_pushed", params))]
+    stats_pushed = by_text(Effect.READ, each(PushedRow), "topic_stats_pushed")
 
     # -- as Arrow batches --------------------------------------------------------------------------------------------
 

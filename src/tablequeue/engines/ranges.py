@@ -15,6 +15,7 @@ from typing import Any
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.operation import Effect, by_text, none, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import pairs
 from tablequeue.engines.range_reads import RangeReads
@@ -65,6 +66,7 @@ class Ranges(Messages):
         table.detached_ready = moved > 0
         return moved
 
+    @operation(Effect.WRITE, {"range_pump": ""}, "range_lock range_last range_stay create_range_functions")
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Move the next messages of the log to the queue of an ordered subscription. Return their number."""
         with self._atomic(cursor):
@@ -139,6 +141,11 @@ class Ranges(Messages):
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
+    @operation(
+        Effect.WRITE,
+        {"range_seek": "", "range_absorb": ""},
+        others="range_wait range_end_leases range_remaining",
+    )
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Let the next claim begin at the offset `start`; with `to_end`, at the end of the log, if that is later.
 
@@ -170,10 +177,10 @@ class Ranges(Messages):
                 )
             return deleted
 
-    def purge_ranges(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Delete the ranges whose messages all come before the offset `start`, which the log does not have any more."""
-        self._run(cursor, table, "range_purge", params)
+    purge_ranges = by_text(Effect.UPKEEP, none, "range_purge")
+    """Delete the ranges whose messages all come before the offset `start`, which the log does not have any more."""
 
+    @operation(Effect.READ, {"range_floor": ""})
     def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Return the first offset that the subscription still needs: of a range in progress.
 
@@ -183,6 +190,7 @@ class Ranges(Messages):
         needed = [first] if first is not None else []
         return min([*needed, position] if params["consumed"] else needed, default=LARGEST)
 
+    @operation(Effect.WRITE, {"topic_trim": ""})
     def trim(self, cursor: Cursor, topic: Table, params: Params) -> int:
         """Drop messages of a topic before the offset `start` that no subscription needs. Return how much was dropped.
 
@@ -196,11 +204,13 @@ class Ranges(Messages):
                 self._lock_claims(cursor, table)
             return self.topics.trim(cursor, topic, {"start": self._needed(cursor, params)})
 
+    @operation(Effect.UPKEEP, others="range_expired range_expire")
     def expire_ranges(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Detach the messages of some ranges whose lease has expired. Return the number of these ranges."""
         with self._atomic(cursor):
             return self._expire(cursor, table, params)
 
+    @operation(Effect.WRITE, {"range_note": ""}, "range_wait")
     def note_position(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Note that a `consumer` which reads the log by itself has finished all messages before the offset `start`.
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operation import Effect, by_text, each, first, only, operation, row, rows
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow, StatsRow
@@ -30,103 +31,97 @@ class Next(NamedTuple):
 class Reads(Part):
     # -- messages ----------------------------------------------------------------------------------------------------
 
+    @operation(
+        Effect.READ,
+        {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": ""},
+        others="range_ready",
+    )
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return the first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
         cursor.execute(table.statement("peek", params["state"]), params)
         return cursor.fetchall()
 
-    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
-        return Next(*self._row(cursor, table, "until_next", params))
+    until_next = by_text(Effect.READ, only(Next), texts={"until_next": "queue", "range_until_next": "subscription"})
+    find = by_text(Effect.READ, row, texts={"find": "", "range_find": "subscription"})
 
-    def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
-        return self._row(cursor, table, "find", params)
-
+    @operation(Effect.READ, others="range_find")
     def in_log(self, cursor: Cursor, table: Table, params: Params) -> bool:
         """Return whether message `id` of a subscription is in the log alone, and not finished."""
         return False
 
-    def result(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Return the result of the finished message `id`, as JSON; None if it has none."""
-        row = self._row(cursor, table, "result", params)
-        return row and row[0]
-
-    def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return up to `n` live messages with ids from `low` to `high`, highest id first, as COLUMNS."""
-        return self._rows(cursor, table, "live", params)
-
-    def live_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        return self._rows(cursor, table, "live_bounds", params)[0]
+    result = by_text(Effect.READ, first)
+    """Return the result of the finished message `id`, as JSON; None if it has none."""
+    live = by_text(Effect.READ, rows, others="range_live")
+    """Return up to `n` live messages with ids from `low` to `high`, highest id first, as COLUMNS."""
+    live_bounds = by_text(Effect.READ, row, others="range_live_bounds")
 
     # -- the history -------------------------------------------------------------------------------------------------
 
-    def history(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return the last `n` finished messages with ids from `low` to `high`, highest id first, as COLUMNS."""
-        return self._rows(cursor, table, "history", params)
+    history = by_text(Effect.READ, rows)
+    """Return the last `n` finished messages with ids from `low` to `high`, highest id first, as COLUMNS."""
+    history_bounds = by_text(Effect.READ, row)
+    """Return the lowest and the highest id in the history, or two Nones."""
+    finished = by_text(Effect.READ, rows, others="range_finished")
+    """Return up to `n` messages with ids from `low` to `high` finished in an interval, highest id first."""
+    finished_bounds = by_text(Effect.READ, row, others="range_finished_bounds")
+    archivable = by_text(Effect.READ, rows)
+    """Return up to `n` messages with ids from `low` to `high` finished at `until` or earlier, lowest id first.
 
-    def history_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        """Return the lowest and the highest id in the history, or two Nones."""
-        return self._row(cursor, table, "history_bounds", params)
-
-    def finished(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return up to `n` messages with ids from `low` to `high` finished in an interval, highest id first."""
-        return self._rows(cursor, table, "finished", params)
-
-    def finished_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        return self._rows(cursor, table, "finished_bounds", params)[0]
-
-    def archivable(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return up to `n` messages with ids from `low` to `high` finished at `until` or earlier, lowest id first.
-
-        As COLUMNS, and the result.
-        """
-        return self._rows(cursor, table, "archivable", params)
-
-    def lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return the first `n` lost messages (at most once): claimed at least `age` seconds ago and not completed."""
-        return self._rows(cursor, table, "lost", params)
+    As COLUMNS, and the result.
+    """
+    lost = by_text(Effect.READ, rows)
+    """Return the first `n` lost messages (at most once): claimed at least `age` seconds ago and not completed."""
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
+    @operation(
+        Effect.READ,
+        {
+            "stats": "",
+            "stats_history": "keep",
+            "stats_lost": "at_most_once",
+            "stats_finished": "keep",
+            "stats_failed": "keep",
+            "stats_pushed": "keep",
+            "stats_expired": "expires keep",
+            "stats_batches": "batches",
+        },
+    )
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
-        row = self._row(cursor, table, "stats", params)
+        counts = self._row(cursor, table, "stats", params)
         finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
         definition = table.definition
         counted = definition.expires and definition.keeps_history
         expired = self._row(cursor, table, "stats_expired", params)[0] if counted else None
         batches = self._row(cursor, table, "stats_batches", params)[0] if definition.batches else None
-        return StatsRow(*(*row, finished, None, expired, batches))
+        return StatsRow(*(*counts, finished, None, expired, batches))
 
-    def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
-        """Return the last `n` messages finished less than `age` seconds ago, the last one first."""
-        return [*map(FinishedRow._make, self._rows(cursor, table, "stats_finished", params))]
+    stats_finished = by_text(Effect.READ, each(FinishedRow), others="range_stats_finished")
+    """Return the last `n` messages finished less than `age` seconds ago, the last one first."""
+    stats_failed = by_text(Effect.READ, each(FailedRow))
+    """Return the attempts that failed less than `age` seconds ago.
 
-    def stats_failed(self, cursor: Cursor, table: Table, params: Params) -> list[FailedRow]:
-        """Return the attempts that failed less than `age` seconds ago.
+    Of up to `live` messages of each state in the queue, and of the last `n` that left it since then.
+    """
+    stats_pushed = by_text(Effect.READ, each(PushedRow), others="topic_stats_pushed")
+    """Count the messages pushed less than `age` seconds ago by the time of the push, among the last `n` ids."""
+    stats_lost = by_text(Effect.READ, each(LostRow))
+    """Count the messages that `lost` would find, by producer and consumer."""
 
-        Of up to `live` messages of each state in the queue, and of the last `n` that left it since then.
-        """
-        return [*map(FailedRow._make, self._rows(cursor, table, "stats_failed", params))]
-
-    def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[PushedRow]:
-        """Count the messages pushed less than `age` seconds ago by the time of the push, among the last `n` ids."""
-        return [*map(PushedRow._make, self._rows(cursor, table, "stats_pushed", params))]
-
-    def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[LostRow]:
-        """Count the messages that `lost` would find, by producer and consumer."""
-        return [*map(LostRow._make, self._rows(cursor, table, "stats_lost", params))]
-
+    @operation(Effect.READ, others="holding")
     def of_many(self, cursor: Cursor, table: Tables, params: Params) -> list[list[Row]]:
         """Return the rows of `params["operation"]`, a read of one statement, for each of the tables: in one statement.
 
         The rows of a table come in no order.
         """
         found: list[list[Row]] = [[] for _ in table.all]
-        for place, *row in self._rows(cursor, table, params["operation"], params):
-            found[place].append(row)
+        for place, *columns in self._rows(cursor, table, params["operation"], params):
+            found[place].append(columns)
         return found
 
     # -- as Arrow batches --------------------------------------------------------------------------------------------
 
+    @operation(Effect.READ)
     def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
         """Return the SQL text of `params["operation"]` with its values as literals, for a connection from `arrow`."""
         raise NotImplementedError

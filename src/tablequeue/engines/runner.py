@@ -24,9 +24,8 @@ from tablequeue.engines.callers import adapted, joined, unusable, whole
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
-from tablequeue.engines.operations import OPERATIONS
+from tablequeue.engines.operation import Operation, declaration
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import Part
 from tablequeue.engines.pool import Pool
 from tablequeue.engines.table import Statements, Table
 from tablequeue.errors import ConnectionLost, ReadOnly, TablequeueError
@@ -74,8 +73,9 @@ class Runner:
         """
         if connection is not None:
             return self._run_within(connection, operation, table, params)
-        # Only an engine's own method: a function of several operations needs a transaction, whatever its name.
-        autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
+        # `declaration`, without a call. A function of several operations has none, and needs a transaction.
+        declared: Operation | None = getattr(operation, "declared", None)
+        autocommit = declared is not None and declared.effect in self.engine.autocommit
         raw, result = self._retried(operation, table, params, autocommit, creating=creating)
         self.pool.keep(raw)
         return result
@@ -212,7 +212,9 @@ class Runner:
                 refusal = self._recover(raw, error, autocommit)
                 if refusal is None:
                     raise
-                lost = isinstance(refusal, ConnectionLost) and (not ends or _is_repeatable(operation))
+                declared = declaration(operation)
+                repeatable = not ends or (declared is not None and declared.repeatable)
+                lost = isinstance(refusal, ConnectionLost) and repeatable
                 if not renewed and (lost or isinstance(refusal, ReadOnly)):
                     renewed = True
                 elif retry < RETRIES and isinstance(error, Exception) and self.engine.is_transient(error):
@@ -295,9 +297,8 @@ class Runner:
 
         A function of several operations may be refused after the first one.
         """
-        undone = self.engine.undone
-        is_one = isinstance(getattr(operation, "__self__", None), Part)
-        return is_one and undone is not None and operation.__name__ not in undone
+        declared, saves = declaration(operation), self.engine.saves
+        return declared is not None and (saves == "none" or (saves == "several" and not declared.several))
 
     def _notify_apart(self, table: Table, connection: Connection) -> None:
         table.notifies_apart = False  # first: another thread may set it again from now on
@@ -306,12 +307,6 @@ class Runner:
         except TablequeueError:
             # The push has succeeded. The consumers find the message by polling.
             return
-
-
-def _is_repeatable(operation: Callable[..., Any]) -> bool:
-    """Return whether the operation may run again after its connection broke: it is one of the table, not a function."""
-    known = OPERATIONS.get(operation.__name__) if hasattr(operation, "__self__") else None
-    return known is not None and known.repeatable
 
 
 def _before_fork() -> None:

@@ -7,6 +7,7 @@ one. After its commit, each part looks whether the chord is complete, and one of
 from __future__ import annotations
 
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operation import Effect, by_text, changed, each, none, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import ChordRow
@@ -14,6 +15,7 @@ from tablequeue.engines.table import Table
 
 
 class TaskResults(Part):
+    @operation(Effect.UPKEEP)
     def store_result(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Keep `body` under `key` for `expires` seconds, unless a final result is there; and note a part of a `chord`.
 
@@ -24,43 +26,26 @@ class TaskResults(Part):
         if params["chord"] is not None:
             self.store_part(cursor, table, params)
 
-    def store_part(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Note that the part `member` of a `chord` has `returned` that, once; nothing if the chord has ended."""
-        self._run(cursor, table, "store_part", params)
+    store_part = by_text(Effect.UPKEEP, none)
+    """Note that the part `member` of a `chord` has `returned` that, once; nothing if the chord has ended."""
+    read_results = by_text(Effect.READ, lambda cursor: {key: bytes(body) for key, body in cursor.fetchall()})
+    """Return the results with these `keys` that have not expired."""
+    forget_result = by_text(Effect.UPKEEP, none)
+    """Delete the result `key`."""
+    open_chord = by_text(Effect.UPKEEP, none)
+    """Begin a `chord` without parts, or begin it again. `body` is what is sent when it is complete."""
+    size_chord = by_text(Effect.UPKEEP, none)
+    """Set the `number` of parts of a `chord`."""
+    add_to_chord = by_text(Effect.WRITE, none)
+    """Count one more part of a `chord`."""
+    claim_chord = by_text(Effect.UPKEEP, changed)
+    """Claim a `chord` under `token` for `lease` seconds, if it is complete. Return whether this call did."""
+    chord_parts = by_text(Effect.READ, each(bytes))
+    """Return what the parts of a `chord` have returned, in their order."""
+    complete_chords = by_text(Effect.READ, each(lambda id, body: ChordRow(id, bytes(body))))
+    """Return up to `n` chords whose ids come after `after_chord`, and that are complete, and not claimed."""
 
-    def read_results(self, cursor: Cursor, table: Table, params: Params) -> dict[str, bytes]:
-        """Return the results with these `keys` that have not expired."""
-        return {key: bytes(body) for key, body in self._rows(cursor, table, "read_results", params)}
-
-    def forget_result(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Delete the result `key`."""
-        self._run(cursor, table, "forget_result", params)
-
-    def open_chord(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Begin a `chord` without parts, or begin it again. `body` is what is sent when it is complete."""
-        self._run(cursor, table, "open_chord", params)
-
-    def size_chord(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Set the `number` of parts of a `chord`."""
-        self._run(cursor, table, "size_chord", params)
-
-    def add_to_chord(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Count one more part of a `chord`."""
-        self._run(cursor, table, "add_to_chord", params)
-
-    def claim_chord(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        """Claim a `chord` under `token` for `lease` seconds, if it is complete. Return whether this call did."""
-        self._run(cursor, table, "claim_chord", params)
-        return bool(cursor.rowcount)
-
-    def chord_parts(self, cursor: Cursor, table: Table, params: Params) -> list[bytes]:
-        """Return what the parts of a `chord` have returned, in their order."""
-        return [bytes(body) for (body,) in self._rows(cursor, table, "chord_parts", params)]
-
-    def complete_chords(self, cursor: Cursor, table: Table, params: Params) -> list[ChordRow]:
-        """Return up to `n` chords whose ids come after `after_chord`, and that are complete, and not claimed."""
-        return [ChordRow(id, bytes(body)) for id, body in self._rows(cursor, table, "complete_chords", params)]
-
+    @operation(Effect.STEP, others="forget_parts")
     def end_chord(self, cursor: Cursor, table: Table, params: Params) -> bool:
         """End a `chord` that is held under `token`. Return whether it was."""
         self._run(cursor, table, "end_chord", params)
@@ -69,6 +54,7 @@ class TaskResults(Part):
             self._run(cursor, table, "forget_parts", params)
         return ended
 
+    @operation(Effect.UPKEEP)
     def expire_results(self, cursor: Cursor, table: Table, params: Params) -> bool:
         """Delete up to `n` expired results, and as many chords and parts. Return whether there may be more."""
         most = 0

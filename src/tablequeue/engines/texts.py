@@ -93,6 +93,12 @@ def operations_of(engine: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in texts_in(engine, "sql") if "." not in name))
 
 
+def texts_for(engine: str, texts: Mapping[str, str], true: Set[str]) -> list[str]:
+    """Return the names of `texts` that the engine has and whose conditions are all in `true`."""
+    available = operations_of(engine)
+    return [text for text, needed in texts.items() if text in available and {*needed.split()} <= true]
+
+
 @cache
 def parts_of(engine: str) -> Mapping[str, str]:
     """Return the texts of an engine that are parts of other texts, by name, without their headers."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.operation import Effect, by_text, first, only, operation, rows
 from tablequeue.engines.params import Params
 from tablequeue.engines.rows import BoundsRow, SizeRow
 from tablequeue.engines.table import Table
-from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 
 
@@ -26,9 +26,15 @@ class Topics(Messages):
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
+    @operation(Effect.WRITE)
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Give the messages that have become visible their offsets. Wait for a session that does it just now."""
 
+    @operation(Effect.UPKEEP)
+    def close_holes(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Close holes that no transaction will fill, if it is time; most engines find out when they sequence."""
+
+    @operation(Effect.WRITE, others="sequence_lock topic_flush")
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         """Sequence all that is visible, or at least `n` messages from `start` on; return the bounds.
 
@@ -38,25 +44,15 @@ class Topics(Messages):
         self.sequence(cursor, table, params)
         return self.bounds(cursor, table, params)
 
-    def bounds(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
-        """Return the first offset that the log still has, and the one after the last."""
-        return BoundsRow(*self._row(cursor, table, "topic_bounds", params))
+    bounds = by_text(Effect.READ, only(BoundsRow), "topic_bounds")
+    """Return the first offset that the log still has, and the one after the last."""
+    trim = by_text(Effect.WRITE, only(int), "topic_trim")
+    """Drop what comes before the offset `start`, as far as whole segments do. Return how much was dropped.
 
-    def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Drop what comes before the offset `start`, as far as whole segments do. Return how much was dropped.
-
-        Begin a new segment if the last one has `n` messages, or one that is older than `age` seconds.
-        """
-        return int(self._row(cursor, table, "topic_trim", params)[0])
-
-    def size(self, cursor: Cursor, table: Table, params: Params) -> SizeRow:
-        return SizeRow(*self._row(cursor, table, "topic_size", params))
-
-    def pushed_at(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Return when the message at the offset `start` was pushed; None if it is not there."""
-        row = self._row(cursor, table, "topic_pushed_at", params)
-        return row and row[0]
-
-    def topic_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return the messages at the offsets from `start` on and before `end`, as the columns of a log in arrow.py."""
-        return self._rows(cursor, table, "topic_rows", params)
+    Begin a new segment if the last one has `n` messages, or one that is older than `age` seconds.
+    """
+    size = by_text(Effect.READ, only(SizeRow), "topic_size")
+    pushed_at = by_text(Effect.READ, first, "topic_pushed_at")
+    """Return when the message at the offset `start` was pushed; None if it is not there."""
+    topic_rows = by_text(Effect.READ, rows)
+    """Return the messages at the offsets from `start` on and before `end`, as the columns of a log in arrow.py."""

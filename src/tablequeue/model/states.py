@@ -32,7 +32,7 @@ class Transition(NamedTuple):
     verb: str
     target: State | End
     queues: str = ""
-    """In which queues: names of `engines.operations.conditions`, which must all be true, or false after `not`."""
+    """In which queues: names of `engines.conditions.conditions`, which must all be true, or false after `not`."""
     when: str = ""
     """For which messages, if not for all that are in the state."""
 

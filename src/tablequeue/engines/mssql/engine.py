@@ -40,7 +40,6 @@ from tablequeue.engines.mssql.refusals import (
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.mssql.task_results import SQLServerTaskResults
 from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
-from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
@@ -191,8 +190,6 @@ class SQLServer(Engine):
         kept=kept,
         there=THERE,
     )
-    # Operations of several batches begin their own transaction, see atomic().
-    autocommit = in_autocommit()
 
     def payload_start(self, definition: Definition) -> str:
         return super().payload_start(definition).replace("substr(", "substring(")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tablequeue.engines.batches import Batches
+from tablequeue.engines.batches import Batches, open_batch_row
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.within import lock_held, looks, newest
 from tablequeue.engines.params import Params
@@ -33,7 +33,7 @@ class MySQLBatches(Batches):
         if not looks(cursor, table):
             return super().open_batches(cursor, table, params)
         rows = newest(cursor, table, table.statement("open_batches"), params)
-        return [OpenBatchRow(id, on_dead, *map(bool, left)) for id, on_dead, *left in rows]
+        return [open_batch_row(*row) for row in rows]
 
     def end_batch(self, cursor: Cursor, table: Table, params: Params) -> None:
         end, forget = table.statements("end_batch")

@@ -6,13 +6,13 @@ import pymysql
 from pymysql.constants import ER
 
 from tablequeue import errors
-from tablequeue.engines.catalogue import Catalogue
+from tablequeue.engines.catalogue import DROP, Catalogue
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
-from tablequeue.engines.operations import OPERATIONS, texts_for
 from tablequeue.engines.params import Params
 from tablequeue.engines.table import Statements, Table
+from tablequeue.engines.texts import texts_for
 from tablequeue.model.names import HISTORY, PART
 
 # The errors of a statement that a crash has left done: of a key, a column or a trigger (1359).
@@ -44,7 +44,7 @@ class MySQLCatalogue(Catalogue):
         if self.has_catalogue(cursor, table, {}):
             for text in first:
                 self._run(cursor, table, text, params)
-        for text in texts_for(table.engine.name, OPERATIONS["drop"].texts, conditions(table.definition)):
+        for text in texts_for(table.engine.name, DROP, conditions(table.definition)):
             if text not in first:
                 self._run(cursor, table, text, params)
 

@@ -38,7 +38,6 @@ from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
 from tablequeue.engines.mysql.task_results import MySQLTaskResults
 from tablequeue.engines.mysql.topics import MySQLTopics
 from tablequeue.engines.mysql.user_tables import MySQLUserTables
-from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Client, compile_text
@@ -122,11 +121,8 @@ class MySQL(Engine):
         "Each DDL statement commits: after a failure, drop what was created with the SQL of `drop`.",
         {"bytes": "x'00ff'", "keys": "('key')", "attempts": "('attempt')"},
     )
-    # Operations of several statements begin their own transaction, see atomic().
-    autocommit = in_autocommit("push_each", "complete_and_claim")
-
     quotes = "``"
-    undone = frozenset({"extend", "fail", "release"})
+    saves = "several"
     savepoints_stay = False
     listener = Poll
     procedure_syntax = procedures.SYNTAX

@@ -23,7 +23,7 @@ T = TypeVar("T")
 def at_once(most: int) -> Callable[[Callable[[P, Cursor, Table, Params], T]], Callable[[P, Cursor, Table, Params], T]]:
     """Let at most `most` calls of an operation run at once on a queue; the others wait in the process, for a while.
 
-    Calls in a caller's transaction are not limited.
+    Calls in a caller's transaction are not limited. What one `at_once` decorates has one limit in common.
 
     In InnoDB, each locked row that SKIP LOCKED skips costs some twenty page reads. Meanwhile the claim holds its own
     row locks, which other claims must skip in turn. With 200 consuming threads in four processes, each claim met 54
@@ -31,13 +31,15 @@ def at_once(most: int) -> Callable[[Callable[[P, Cursor, Table, Params], T]], Ca
     times as many messages were claimed.
     """
 
+    limit = object()
+
     def gated(operation: Callable[[P, Cursor, Table, Params], T]) -> Callable[[P, Cursor, Table, Params], T]:
         @wraps(operation)
         def run(part: P, cursor: Cursor, table: Table, params: Params) -> T:
             if not cursor.ours:
                 return operation(part, cursor, table, params)
             server = (cursor.connection.host_info, cursor.connection.db)
-            gate = _gate(operation.__name__, *server, table.engine.schema, table.table_name, most)
+            gate = _gate(limit, *server, table.engine.schema, table.table_name, most)
             permitted = gate.acquire(timeout=PATIENCE)
             try:
                 return operation(part, cursor, table, params)

@@ -24,6 +24,7 @@ from tablequeue.engines.mysql.packets import bound, if_any, kept, sent, stored, 
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.mysql.within import Offer, conflict, lock, lock_held, looks, offered, only
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import pairs
 from tablequeue.engines.rows import Done
@@ -45,6 +46,8 @@ RESERVED = {
         ("tq_passed", "head is null"),
     )
 }
+# Of claims of one message, of several, and of those that complete others before.
+claiming = at_once(CLAIMS)
 
 
 class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
@@ -73,6 +76,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
         with atomic(cursor) if len(chunks) > 1 else nullcontext():
             return [id for id in insert(cursor, table.statement("push_rows"), chunks, step) if id is not None]
 
+    @operation(Effect.WRITE)
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         rows = params["rows"]
         if not rows:
@@ -111,6 +115,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
+    @operation(Effect.WRITE)
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Do both in one packet. A second claim, if the first one found nothing, is one of its own."""
         lock, changes = table.statement("complete.lock"), table.statements("complete.change")
@@ -120,18 +125,18 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
         statements = [found, *(bound(cursor, one, held, ids="@tq_ids") for one in changes)]
         completion = Completion(statements, params["number"], "@tq_ending" if tells else "null")
 
-        @at_once(CLAIMS)
-        def _claim(_: MySQLMessages, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        @claiming
+        def claim(_: MySQLMessages, cursor: Cursor, table: Table, params: Params) -> list[Row]:
             if completion.done is None:
                 return claimed(cursor, table, params, "claim_many", completion)
             return claimed(cursor, table, params, "claim_many") if len(completion.done) == completion.number else []
 
-        rows = self._ready(partial(_claim, self), cursor, table, params)
+        rows = self._ready(partial(claim, self), cursor, table, params)
         table.ending.update(completion.ending)
         done = completion.done or []
         return (done, []) if len(done) < params["number"] else (None, rows)
 
-    @at_once(CLAIMS)
+    @claiming
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         definition = table.definition
         if params["n"] > 1 or not cursor.ours or definition.fair or definition.limited:

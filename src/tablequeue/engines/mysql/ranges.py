@@ -20,6 +20,7 @@ from tablequeue.engines.mysql.pieces import Piece, ids_in, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.topics import TRIES, TRIES_SOON, MySQLTopics, insert_again, made
 from tablequeue.engines.mysql.within import conflict, looks, newest
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
@@ -44,6 +45,7 @@ class MySQLRanges(Ranges):
         self.topics.close_holes(cursor, table.topic, {})
         return super().sweep(cursor, table, params)
 
+    @operation(Effect.WRITE)
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Do both in one packet, if the range is finished as a whole and no detached message may be ready."""
         if not table.detached_ready:

@@ -20,6 +20,7 @@ from tablequeue.engines.mysql.packets import bound, sent, together
 from tablequeue.engines.mysql.pieces import Piece, divided_by, ids_in, pieces_of, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.table import Table
@@ -60,6 +61,7 @@ class MySQLTopics(Topics):
             cursor, table, (cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]), step
         )
 
+    @operation(Effect.WRITE)
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         now, step = self._rows(cursor, table, "push_clock", {"now": params["now"]})[0]
         names = ("payload", "headers", "producer", "group")

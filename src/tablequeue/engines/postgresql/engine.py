@@ -14,7 +14,6 @@ from tablequeue.engines.columns import TIMES, common_expressions, tables, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS
-from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.connection import (
@@ -166,7 +165,6 @@ class PostgreSQL(Engine):
             "of_claimed": "*",
         },
     )
-    autocommit = in_autocommit("complete_and_claim", "stage")
 
     def payload_start(self, definition: Definition) -> str:
         start = super().payload_start(definition)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import note_claimed
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part, old_and_new
 from tablequeue.engines.plan import Ways
@@ -54,6 +55,7 @@ _ARRAYS = {
 class Notifying(Part):
     """Operations that notify waiting consumers."""
 
+    @operation(Effect.STEP)
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._rows(cursor, table, "notify", params)
 
@@ -106,6 +108,7 @@ class PostgreSQLMessages(Notifying, Messages):
         else:
             self._run(cursor, table, "complete_stream", params)
 
+    @operation(Effect.WRITE)
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         return table.plan.way(self.together)(self, cursor, table, params)
 

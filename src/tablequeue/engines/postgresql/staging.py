@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.messages import Notifying
@@ -18,6 +19,7 @@ from tablequeue.errors import DatabaseError
 class PostgreSQLStaging(Notifying, Staging):
     by_columns = True
 
+    @operation(Effect.WRITE)
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Insert a row of arrays; or copy the messages into the log, at ids that nobody reads: see `create_topic`."""
         batch = params["columns"]

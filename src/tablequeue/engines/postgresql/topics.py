@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.postgresql.connection import atomic, in_one_message
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
@@ -68,6 +69,7 @@ _ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
 
 
 class PostgreSQLRanges(Notifying, Ranges):
+    @operation(Effect.WRITE)
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Do both in one round trip, if the range is finished as a whole and no detached message may be ready."""
         if not table.detached_ready:

@@ -16,7 +16,7 @@ from tablequeue import errors
 from tablequeue.engines.columns import TIMES, common_expressions, tables
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.operations import in_autocommit
+from tablequeue.engines.operation import Effect
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
@@ -92,12 +92,12 @@ class SQLite(Engine):
             "bytes": "x'00ff'",
         },
     )
-    autocommit = in_autocommit(writes=False)
+    autocommit = (Effect.READ,)
     # Seconds that SQLite waits for a lock of another program. Connections of our own wait for their turn before.
     connect_args: ClassVar = {"timeout": 10}
     has_schemas = False
     promotes = False
-    undone = None
+    saves = "all"
     sweeps_within = True
     closes_before_fork = True
     listener = SQLiteListener
