@@ -9,7 +9,7 @@ import pytest
 
 import tablequeue
 from tablequeue.errors import PipelineFailed
-from tablequeue.spark.pipeline import FromTopic, Pipeline, ToParquet, run
+from tablequeue.spark.pipeline import FromTopic, Pipeline, ToParquet, run, sinks
 
 N = "cast(payload as int) as n"
 
@@ -47,3 +47,16 @@ def test_a_column_of_another_type_or_case_is_refused_before_a_row_is_written(spa
         files = str(lake).replace("[", "\\[").replace("]", "\\]")
         rows = spark.read.option("mergeSchema", "true").parquet(files).orderBy("n").collect()
         assert [(row.n, row.name, row.extra) for row in rows] == [(1, "a", None), (2, None, 1.5), (3, "c", None)]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mutant", ["another type", "another case"])
+def test_a_sink_that_does_not_look_is_found(
+    spark: Any, tmp_path: Path, mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mutant == "another type":
+        monkeypatch.setattr(ToParquet, "_with_columns_there", lambda self, rows, batch: rows)
+    else:
+        monkeypatch.setattr(sinks, "check_case", lambda *given: None)
+    with pytest.raises(BaseException, match="DID NOT RAISE"):  # pytest.fail is no Exception
+        test_a_column_of_another_type_or_case_is_refused_before_a_row_is_written(spark, tmp_path)

@@ -331,3 +331,12 @@ def test_a_batch_that_broke_off_fails_the_same_messages_once(spark: Any, small: 
     assert done.error is not None
     assert done.error.endswith("lines: 5 is no array<struct<sku:string,n:int>>.")
     assert (counts(raw), counts(last)) == ({"finished": 2, "dead": 1}, {"ready": 2})
+
+
+@pytest.mark.nightly
+def test_a_stage_that_does_not_count_what_does_not_fit_is_found(
+    spark: Any, small: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablequeue.spark.pipeline.failures.observed", lambda rows, name="": rows)
+    with pytest.raises(AssertionError):
+        test_a_batch_that_broke_off_fails_the_same_messages_once(spark, small, tmp_path)

@@ -151,3 +151,15 @@ one.stage(FromTopic("events"), ToQueue("raw"), name="new")(lambda rows: rows)
     assert "The pipeline was running at 20" in shown
     noted.ended()
     assert "The run ended at 20" in told().stdout
+
+
+@pytest.mark.parametrize("mutant", ["the lag of then", "it never ends"])
+def test_a_status_without_a_promise_is_found(
+    file: Path, tmp_path: Path, mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mutant == "the lag of then":
+        monkeypatch.setattr("tablequeue.spark.pipeline.status.behind", lambda lag: {})
+    else:
+        monkeypatch.setattr(StatusFile, "ended", lambda self: None)
+    with pytest.raises(AssertionError):
+        test_the_status_is_that_of_the_last_run_with_the_lag_of_now(file, tmp_path)

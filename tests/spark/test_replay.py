@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tablequeue.spark.pipeline import (
     ToParquet,
     ToTopic,
     replay,
+    replaying,
     run,
 )
 from tablequeue.spark.pipeline.replaying import check, replay_name
@@ -84,6 +86,32 @@ def test_it_breaks_off_and_goes_on_beside_its_stage(spark: Any, tmp_path: Path) 
             for row in spark.read.format("tablequeue").options(**shop.database, topic="out").load().collect()
         }
         assert producers == {"shop/keep", f"shop/keep.from-{first + 10}.to-{first + 20}"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mutant", ["the checkpoint of the stage", "the subscription of the stage", "the whole topic"])
+def test_a_replay_without_a_promise_is_found(
+    spark: Any, tmp_path: Path, mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mutant == "the checkpoint of the stage":
+        monkeypatch.setattr(replaying, "replay_name", lambda stage, start, end="end": stage)
+    else:
+        kept = "subscription" if mutant == "the subscription of the stage" else "ending_position"
+
+        def keeps(one: Any, **changes: Any) -> Any:
+            return replace(one, **{name: value for name, value in changes.items() if name != kept})
+
+        monkeypatch.setattr(replaying, "replace", keeps)
+    with pytest.raises((AssertionError, PipelineFailed, pytest.fail.Exception)):
+        test_it_breaks_off_and_goes_on_beside_its_stage(spark, tmp_path)
+
+
+def test_a_replay_that_does_not_look_for_dropped_messages_is_found(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(test_from_what_the_topic_has.__globals__, "check", lambda *given: None)
+    with pytest.raises(BaseException, match="DID NOT RAISE"):
+        test_from_what_the_topic_has(db)
 
 
 def test_from_what_the_topic_has(db: Database) -> None:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from tablequeue import connect
+from tablequeue import ALL, connect
 from tablequeue.cli import main
 from tablequeue.spark.reports import job, sections
 from tablequeue.spark.reports.lake import open_lake
@@ -28,6 +28,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
 REPORTS = "overview times spans throughput backlog errors workers lost consumers".split()
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -197,6 +198,58 @@ def edges(page: Page, table: Locator) -> tuple[bool, bool]:
     return left < 220, right < 220
 
 
+def test_a_bad_day_in_words() -> None:
+    minutes = [NOON + timedelta(minutes=minute) for minute in range(60)]
+    failed = [1 if n == 3 else 50 if 20 <= n < 30 else 0 for n in range(60)]
+    backlog = [0 if n < 20 else (n - 19) * 200 if n < 30 else max(0, 2000 - (n - 29) * 300) for n in range(60)]
+    workers = [
+        {"role": "consumer", "name": name, "expired": expired, "holds": holds, "holds_since": holds and NOON}
+        for name, expired, holds in (("a", 2, 0), ("b", 1_200, 1), ("c", 0, 1))
+    ]
+    workers[2]["holds_since"] = minutes[-1]
+    mine: dict[str, Any] = {
+        "throughput": [{"at": at, "failed": count} for at, count in zip(minutes, failed, strict=True)],
+        "backlog": [{"at": at, "backlog": count} for at, count in zip(minutes, backlog, strict=True)],
+        "errors": [{"error": "order … is bad", "failures": 1_001}],
+        "workers": workers,
+        "consumers": [{"hour": NOON, "needed": None, "consumers": 0}],
+    }
+    facts = {"dead": 1_234, "redriven": 1}
+    times = {"run": {"max": 300.0}}
+    assert [*sections._findings(facts, mine, times, 10, 60, minutes[-1] + timedelta(minutes=2))] == [
+        "501 attempts failed, 90 % of them from 2026-11-28 12:20 to 2026-11-28 12:30.",
+        "The most frequent error, with 1,001 failures: order … is bad",
+        "The backlog was greatest at 2026-11-28 12:30, with 2,000 messages, and under a tenth of that at "
+        "2026-11-28 12:36.",
+        "1,234 dead letters wait, and 1 message was redriven.",
+        "1,202 leases of b and a expired, and the messages were delivered again.",
+        "b may hang: a message is in progress there since 2026-11-28 12:00, longer than any took.",
+    ]
+    mine |= {"throughput": [], "backlog": mine["backlog"][:22], "errors": [], "workers": [], "consumers": []}
+    assert [*sections._findings({"dead": 0, "redriven": 0}, mine, {}, 10, 60, NOON)] == [
+        "The backlog was greatest at 2026-11-28 12:22, with 400 messages, and 400 in the end."
+    ]
+
+
+def test_the_letters_of_plots_can_be_read_on_a_phone(url: str, tmp_path: Path) -> None:
+    with connect(url) as database:
+        queue = database.create_queue("emails", max_attempts=1)
+        queue.push_many(range(3))
+        claimed(queue).fail("order 1 is bad")
+        assert queue.redrive(ALL) == 1
+        claimed(queue).complete()
+    assert run(url, "--lake", tmp_path / "lake").exit_code == 0
+    with sync_playwright() as playwright, chromium(playwright) as browser:
+        for width in (390, 1280):
+            page = browser.new_page(viewport={"width": width, "height": 800})
+            page.goto((tmp_path / "lake" / "report.html").as_uri())
+            assert page.locator("li", has_text="0 dead letters wait, and 1 message was redriven.").count() == 1
+            heights = page.evaluate(
+                "[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height)"
+            )
+            assert min(heights) > 10, "letters of ten pixels"
+
+
 def test_a_page_of_nothing() -> None:
     found: dict[str, Any] = {name: [] for name in REPORTS}
     assert "There are no messages yet." in sections.page(found, 10, 1, 1, NOW)
@@ -206,16 +259,17 @@ def test_a_page_of_everything_escapes_it() -> None:
     hour = {"p50": 0.0, "p95": 0.25, "p99": 7200.0, "max": 1e6, "mean": 1.0, "messages": 4}
     overview = dict.fromkeys(("messages", *sections.COUNTS, "producers", "consumers"), 4)
     worker = {"first_at": NOW, "last_at": NOW, "per_second": None, "retried": None, "failures": 1, "expired": 1}
+    worker |= {"holds_since": NOW - HOUR}
     found: dict[str, Any] = {
         "overview": [{**overview, "first_at": NOW - timedelta(hours=1), "last_at": NOW}],
         "times": [{"time": time, **hour} for time in ("wait", "run")],
         "spans": [{"time": time, "at": NOW, **hour} for time in ("wait", "run")],
         "throughput": [{"at": NOW, "pushed": 3, "popped": 1, "finished": 1, "failed": 1, "dead": 0, "lost": 0}],
         "backlog": [{"at": NOW, "backlog": 3, "waiting": 2}],
-        "errors": [{"error": HOSTILE, "failures": 1, "messages": 1, "finished": 0, "dead": 0}],
+        "errors": [{"error": HOSTILE, "failures": 1, "messages": 1, "finished": 0, "dead": 0, "example": HOSTILE * 2}],
         "workers": [
-            {"role": role, "name": f"{HOSTILE}{number}", "messages": number, "share": 0.5, **worker}
-            for role in ("producer", "consumer")
+            {"role": role, "name": f"{HOSTILE}{number}", "messages": number, "share": 0.5, **worker, "holds": holds}
+            for role, holds in (("producer", None), ("consumer", 1))
             for number in range(30)
         ],
         "lost": [{"id": 1, "consumer": HOSTILE, "error": HOSTILE}],
@@ -225,12 +279,13 @@ def test_a_page_of_everything_escapes_it() -> None:
         ],
     }
     two = {name: [{"queue": queue, **row} for queue in ("a", "b") for row in rows] for name, rows in found.items()}
-    page = sections.page(two, 10, 60, 60, NOW)
+    page = sections.page(two, 10, 60, 60, NOW + timedelta(days=20))
     assert "<script" not in page
     assert page.count("<svg") == 16
     assert "20 of 60" in page
+    assert page.count("and 27 other consumers may hang") == 2
     assert "18 others" in page
-    assert "3 consumers would have kept that under 10 s" in page
+    assert "3 consumers would have kept 95 % of the waits under 10 s" in page
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ EXPECTED = {
             count(*) filter (state in ('ready', 'in_progress')) as backlog,
             count(*) filter (state = 'in_progress') as in_progress, count(*) filter (state = 'dead') as dead,
             count(*) filter (state = 'cancelled') as cancelled, count(*) filter (state = 'expired') as expired,
-            count(*) filter (state = 'lost') as lost, count(distinct producer) as producers,
+            count(*) filter (state = 'lost') as lost, 0 as redriven, count(distinct producer) as producers,
             count(distinct consumer) as consumers, min(pushed_at) as first_at
         from m group by queue order by queue
     """,
@@ -244,12 +244,12 @@ EXPECTED = {
     "consumers": """
         select queue, date_trunc('hour', came) as hour, count(*) as arrivals,
             count(*) / nullif((epoch_us(max(came)) - epoch_us(min(came))) / 1e6, 0) as arrival_rate,
-            count(*) / (sum(epoch_us(finished_at) - epoch_us(popped_at)) / 1e6) as service_rate,
-            count(distinct consumer) as consumers,
+            count(*) filter (state = 'finished')
+                / (sum(epoch_us(finished_at) - epoch_us(popped_at)) filter (state = 'finished') / 1e6) as service_rate,
+            count(distinct consumer) filter (state = 'finished') as consumers,
             quantile_disc((epoch_us(first_popped_at) - epoch_us(came)) / 1e6, 0.95) as wait_p95
         from (
-            select *, greatest(pushed_at, case when attempts = 1 then due_at end) as came
-            from m where state = 'finished'
+            select *, greatest(pushed_at, case when due_at > first_popped_at then null else due_at end) as came from m
         )
         group by 1, 2 order by 1, 2
     """,

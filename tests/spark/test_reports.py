@@ -17,7 +17,7 @@ from tablequeue.spark.reports.consumers import ARRIVALS, consumers
 from tablequeue.spark.reports.duck import Duck
 from tablequeue.spark.reports.errors import ERRORS, kind_of
 from tablequeue.spark.reports.lost import LOST
-from tablequeue.spark.reports.messages import EVENTS, EXPIRED, SCHEMA
+from tablequeue.spark.reports.messages import EVENTS, EXPIRED, REDRIVEN, SCHEMA
 from tablequeue.spark.reports.overview import OVERVIEW
 from tablequeue.spark.reports.throughput import throughput
 from tablequeue.spark.reports.times import percentiles, times
@@ -120,10 +120,10 @@ def golden(text: str) -> str:
 
 
 def test_overview(engine: Duck) -> None:
-    # queue messages finished retried backlog in_progress cancelled expired dead lost producers consumers, two times
+    # queue messages finished retried backlog in_progress cancelled expired dead lost redriven producers consumers at
     assert table(engine, OVERVIEW) == golden("""
-        mail 6 3 1 2 1 0 0 1 0 2 2 0.0 3602.0
-        ping 3 1 0 0 0 0 0 0 2 1 2 0.0 2.0
+        mail 6 3 1 2 1 0 0 1 0 0 2 2 0.0 3602.0
+        ping 3 1 0 0 0 0 0 0 2 0 1 2 0.0 2.0
     """)
 
 
@@ -184,12 +184,12 @@ def test_the_backlog_ends_as_the_overview_says(engine: Duck) -> None:
 
 
 def test_errors(engine: Duck) -> None:
-    # queue error failures messages finished dead first_at last_at
+    # queue error failures messages finished dead first_at last_at example
     assert table(engine, ERRORS) == golden("""
-        mail busy 2 2 1 0 4.0 6.0
-        mail lease expired 1 1 1 0 70.0 70.0
-        mail order … is bad 1 1 0 1 9.0 9.0
-        ping no answer 1 1 0 0 2.0 2.0
+        mail busy 2 2 1 0 4.0 6.0 busy
+        mail lease expired 1 1 1 0 70.0 70.0 lease expired
+        mail order … is bad 1 1 0 1 9.0 9.0 order 12345 is bad
+        ping no answer 1 1 0 0 2.0 2.0 no answer
     """)
 
 
@@ -201,7 +201,14 @@ KINDS = [
     ("a defaced deadbeef", "a defaced deadbeef"),
     ("a1b2c3d4 and A1B2C3D4 and abcdefa1", "… and … and …"),
     ("abcdefab1 of 1abcdef, a1b2c3D4", "… of 1abcdef, a1b2c3D4"),
-    ("12345678x 123 1234-5678 _1234", "12345678x 123 …-… _1234"),
+    ("12345678x 123 1234-5678 _1234", "12345678x … … _1234"),
+    ("HTTP 503 of 10.0.3.17:5432, status 404", "HTTP 503 of …, status 404"),
+    ("[Errno 111] after 1.5s, exit code 137", "[Errno 111] after …, exit code 137"),
+    ("order 7 of ada@example.com", "order … of …"),
+    ("cus_9s6XK at 2026-11-28T10:00:00.123Z", "… at …"),
+    ("<Order object at 0x7f3a5c> and fe80::1", "<Order object at …> and …"),
+    ("f81d4fae-7dec-11d0-a765-00a0c91e6bf6 is bad", "… is bad"),
+    ("utf8 std::vector s3", "utf8 std::vector s3"),
     ("one\\n\ttwo\t\x0b\f\r\n \n", "one\\n\ttwo"),
     ("x" * 300, "x" * 200),
     ("", ""),
@@ -216,15 +223,15 @@ def test_kinds_of_errors(engine: Duck) -> None:
 
 
 def test_workers(engine: Duck) -> None:
-    # queue role name messages share first_at last_at per_second retried failures expired run_p50 run_p95
+    # queue role name messages share first_at last_at per_second retried failures expired holds holds_since p50 p95
     assert table(engine, WORKERS) == golden(f"""
-        mail producer w1 3 0.5 0.0 1.0 3.0 - - - - -
-        mail producer w2 3 0.5 2.0 3.0 3.0 - - - - -
-        mail consumer r1 2 {2 / 3} 1.5 2.5 2.0 0 3 0 0.5 0.5
-        mail consumer r2 1 {1 / 3} 3602.0 3602.0 - 1 1 1 1.0 1.0
-        ping producer w1 3 1.0 0.0 0.0 - - - - - -
-        ping consumer r1 1 1.0 2.0 2.0 - 0 0 0 2.0 2.0
-        ping consumer r3 0 0.0 - - - 0 1 0 - -
+        mail producer w1 3 0.5 0.0 1.0 3.0 - - - - - - -
+        mail producer w2 3 0.5 2.0 3.0 3.0 - - - - - - -
+        mail consumer r1 2 {2 / 3} 1.5 2.5 2.0 0 3 0 0 - 0.5 0.5
+        mail consumer r2 1 {1 / 3} 3602.0 3602.0 - 1 1 1 1 4.0 1.0 1.0
+        ping producer w1 3 1.0 0.0 0.0 - - - - - - - -
+        ping consumer r1 1 1.0 2.0 2.0 - 0 0 0 0 - 2.0 2.0
+        ping consumer r3 0 0.0 - - - 0 1 0 0 - - -
     """)
 
 
@@ -248,7 +255,7 @@ def test_consumers(engine: Duck) -> None:
     engine.by_hour("consumers", ARRIVALS, lambda hour: consumers(hour, 0.5))
     # queue hour arrivals arrival_rate service_rate consumers wait_p95 needed needed_wait_p95
     assert table(engine, "select * from consumers") == golden("""
-        bulk 0.0 4 0.4 2.0 1 10.0 2 0.5
+        bulk 0.0 5 0.5 2.0 1 10.0 2 0.5
         mail 0.0 4 - 0.5 1 6.0 4 0.0
     """)
 
@@ -273,6 +280,65 @@ def test_events(engine: Duck) -> None:
         ping 2 lost 1.0 r3 -
         ping 2 failed 2.0 r3 no an
     """)
+
+
+def test_each_push_is_an_arrival(engine: Duck) -> None:
+    """Also of messages that wait, or have failed. One that was never due has not arrived."""
+    load(engine, [*MESSAGES, message("mail", 7, "scheduled", "w1", None, "3 - - -", due=9000)])
+    engine.by_hour("consumers", ARRIVALS, lambda hour: consumers(hour, 0.5))
+    arrived = engine.rows(
+        "select queue, cast(sum(arrivals) as bigint) as messages from consumers group by 1 order by 1"
+    )
+    assert [[*row.values()] for row in arrived] == [["mail", 6], ["ping", 3]]
+    load(engine, [message("idle", 1, "ready", "w1", None, "0 - - -")])
+    engine.by_hour("consumers", ARRIVALS, lambda hour: consumers(hour, 0.5))
+    assert table(engine, "select * from consumers") == "idle 0.0 1 - - 0 - - -"
+
+
+def test_redriven(engine: Duck) -> None:
+    three = tuple(failure(attempt, attempt, "r1", "busy") for attempt in (1, 2, 3))
+
+    def tried(id: int, state: str, attempts: int, errors: tuple[dict[str, Any], ...]) -> tuple[Any, ...]:
+        row = message("mail", id, state, "w1", "r1", "0 1 1 -", errors)
+        return (*row[:3], attempts, *row[4:])
+
+    again = [
+        tried(1, "finished", 1, three),
+        tried(2, "ready", 0, three),
+        tried(3, "dead", 3, (*three, *three)),
+        tried(4, "in_progress", 2, (*three, three[0])),
+        tried(5, "in_progress", 3, three),
+    ]
+    not_again = [
+        tried(6, "finished", 4, three),
+        tried(7, "dead", 3, three),
+        tried(8, "scheduled", 3, three),
+        tried(9, "cancelled", 3, three),
+        tried(10, "in_progress", 4, three),
+        tried(11, "ready", 0, ()),
+    ]
+    load(engine, [*again, *not_again])
+    assert [row["id"] for row in engine.rows(f"select id from ({REDRIVEN}) order by id")] == [1, 2, 3, 4, 5]
+    assert engine.rows(OVERVIEW)[0]["redriven"] == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "mutant", "test"),
+    [
+        ("ARRIVALS", "state <> 'scheduled' or", "state = 'finished' and", "test_each_push_is_an_arrival"),
+        ("ARRIVALS", "where state <> 'scheduled' or first_popped_at is not null", "", "test_each_push_is_an_arrival"),
+        ("REDRIVEN", "attempt <= before or", "", "test_redriven"),
+        ("REDRIVEN", "when state in ('finished', 'in_progress', 'lost') then 0", "when false then 0", "test_redriven"),
+    ],
+)
+def test_a_mutant_of_a_text_is_caught(
+    engine: Duck, name: str, pattern: str, mutant: str, test: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = globals()
+    assert pattern in here[name], "the mutant is no mutant"
+    monkeypatch.setitem(here, name, here[name].replace(pattern, mutant))
+    with pytest.raises(AssertionError):
+        here[test](engine)
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_the_stage_of_the_page(spark: Any, small: Database, tmp_path: Path) -> N
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("mutant", ["null holds", "rejects of no batch"])
+@pytest.mark.parametrize("mutant", ["null holds", "rejects of no batch", "what does not fit is left out"])
 def test_a_stage_without_a_promise_is_found(
     spark: Any, small: Database, tmp_path: Path, mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +211,10 @@ def test_a_stage_without_a_promise_is_found(
         monkeypatch.setattr("pyspark.sql.functions.coalesce", lambda *columns: coalesce(columns[0], f.lit(True)))
         with pytest.raises(AssertionError):
             test_a_row_that_breaks_a_rule(spark, small, tmp_path, "drop", {"finished": 4, "dead": 1}, [5.0, 7.5])
+    elif mutant == "what does not fit is left out":
+        monkeypatch.setattr(rejects, "united", lambda rows, unfitting, stage: rows)
+        with pytest.raises(AssertionError):
+            test_a_stage_of_a_topic_rejects_a_message_once_whatever_breaks_off(spark, small, tmp_path)
     else:
         write = rejects.write
         monkeypatch.setattr(

@@ -33,21 +33,26 @@ COLUMNS = {
     "needed_wait_p95": pa.float64(),
 }
 
-# The due time of a retried message is that of its last attempt, so its first arrival is taken to be its push. The run
-# times of messages of one claim overlap: each is taken to need an equal share of the claim's time.
-_CLAIM = "over (partition by queue, consumer, popped_at)"
+# The due time of a retried message is that of its last attempt, so its arrival is taken to be its push. The run times
+# of messages of one claim overlap: each is taken to need an equal share of the claim's time.
+_SERVED = "state = 'finished' and popped_at is not null"
+_CLAIM = f"over (partition by queue, consumer, popped_at, {_SERVED})"
 ARRIVALS = f"""
     select queue, date_trunc('hour', arrived_at) as hour, id, consumer,
         {seconds_between("date_trunc('hour', arrived_at)", "arrived_at")} as arrived,
-        greatest(0e0, {seconds_between("arrived_at", "first_popped_at")}) as wait, service
+        case when first_popped_at is not null
+            then greatest(0e0, {seconds_between("arrived_at", "first_popped_at")}) end as wait,
+        service
     from (
         select queue, id, consumer, first_popped_at,
-            case when attempts = 1 then greatest(pushed_at, due_at) else pushed_at end as arrived_at,
-            {seconds_between("popped_at", f"max(finished_at) {_CLAIM}")} / count(*) {_CLAIM} as service
-        from messages where state = 'finished' and popped_at is not null
-    ) as served
+            case when due_at > first_popped_at then pushed_at else greatest(pushed_at, due_at) end as arrived_at,
+            case when {_SERVED}
+                then {seconds_between("popped_at", f"max(finished_at) {_CLAIM}")} / count(*) {_CLAIM} end as service
+        from messages where state <> 'scheduled' or first_popped_at is not null
+    ) as arrived
 """
-"""When each finished message arrived, how long it waited, and how long it took a consumer; in seconds."""
+"""When each message arrived, how long it waited (null: it was not popped), and how long it took a consumer (null: it is
+not finished); in seconds. A message that was never due has not arrived."""
 
 
 def consumers(hour: pa.Table, target: float) -> pa.Table:
@@ -56,22 +61,30 @@ def consumers(hour: pa.Table, target: float) -> pa.Table:
     Columns: queue, hour, arrivals, arrival_rate (a second, between the first and the last), service_rate (messages a
     second that one consumer finishes), consumers (that finished them), wait_p95 (95th percentile of the seconds from
     ready to popped), needed (the fewest consumers with which it would have been at most `target`, by the model above),
-    needed_wait_p95 (the percentile with so many).
+    needed_wait_p95 (the percentile with so many). A message that is not finished is taken to need the mean time of the
+    others; if none is finished, what depends on that time is null.
     """
     hour = hour.sort_by([("arrived", "ascending"), ("id", "ascending")])
     arrived, service, waited = (hour[name].to_pylist() for name in ("arrived", "service", "wait"))
-    span, served = arrived[-1] - arrived[0], sum(service)
-    enough = needed(arrived, service, target)
+    known = [seconds for seconds in service if seconds is not None]
+    popped = [seconds for seconds in waited if seconds is not None]
+    span, served = arrived[-1] - arrived[0], sum(known)
+    enough = model = None
+    if known:
+        filled = [served / len(known) if seconds is None else seconds for seconds in service]
+        enough = needed(arrived, filled, target)
+        model = percentile(list(waits(arrived, filled, enough)))
+    at_work = {name for name, took in zip(hour["consumer"].to_pylist(), service, strict=True) if took is not None}
     row = (
         hour["queue"][0].as_py(),
         hour["hour"][0].as_py(),
         len(arrived),
         len(arrived) / span if span else None,
-        len(arrived) / served if served else None,
-        len(set(hour["consumer"].to_pylist())),
-        percentile(waited),
+        len(known) / served if served else None,
+        len(at_work),
+        percentile(popped) if popped else None,
         enough,
-        percentile(list(waits(arrived, service, enough))),
+        model,
     )
     columns = [pa.array([value], kind) for value, kind in zip(row, COLUMNS.values(), strict=True)]
     return pa.table(columns, [*COLUMNS])

@@ -55,12 +55,24 @@ LAST = "try_element_at(errors, -1)"
 """The last error of a message."""
 
 FAILURES = """
-    select queue, id, state, try_element_at(errors, place) as failure, place = cardinality(errors) as last
+    select queue, id, state, attempts, place, try_element_at(errors, place) as failure,
+        place = cardinality(errors) as last
     from (
         select *, explode(sequence(1, cardinality(errors))) as place from messages where cardinality(errors) > 0
     ) as failed
 """
 """A row for each error of each message, and whether it is the last one."""
+
+REDRIVEN = f"""
+    select distinct queue, id from (
+        select queue, id, state, attempts, last, failure.attempt,
+            lag(failure.attempt) over (partition by queue, id order by place) as before
+        from ({FAILURES}) as failures
+    ) as tries
+    where attempt <= before or last and attempt >= attempts + case
+        when state in ('finished', 'in_progress', 'lost') then 0 else 1 end
+"""
+"""The messages that were redriven at least once: their attempts were counted anew, and their errors were kept."""
 
 # A dead letter ended with its last error, a lost message with its pop.
 EVENTS = f"""

@@ -36,10 +36,10 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a summary, a few numbers, plots and tables."""
+    """A heading, sentences with what to know first, a few numbers, plots and tables."""
 
     title: str
-    words: str
+    findings: Sequence[str] = ()
     facts: Row = field(default_factory=dict)
     plots: Sequence[Plot] = ()
     tables: Sequence[Table] = ()

@@ -14,11 +14,12 @@ from tablequeue.spark.reports.marks import Mark, counts, moments, number, second
 # Colours that colour-blind people can distinguish, on white and on black.
 BLUE, ORANGE, GREEN, RED = "#3b82c4", "#e08a1e", "#3a9d6a", "#c9485b"
 
-_WIDTH, _HEIGHT = 460, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 434, 22, 160  # the edges of the axes
+# As wide as a phone, on which the letters have their size.
+_WIDTH, _HEIGHT = 380, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 356, 22, 160  # the edges of the axes
 _BAR = 20
 _LETTER = 5.6  # the width of a letter, more or less
-_LONGEST = 32  # a name's letters
+_LONGEST = 28  # a name's letters
 _WIDTHS = (2.8, 2.0, 1.2)  # a line under another one stays visible beside it
 
 

@@ -14,12 +14,17 @@ from tablequeue.spark.reports.times import SHARES
 
 Rows = Sequence[Row]
 
-COUNTS = ("finished", "retried", "backlog", "in_progress", "cancelled", "expired", "dead", "lost")
+COUNTS = ("finished", "retried", "backlog", "in_progress", "cancelled", "expired", "dead", "redriven", "lost")
 
 # Maximum rows of a table and bars of a plot on the page. The Parquet tables have all.
 _ROWS = 20
 _BARS = 12
 
+# The least backlog about which there is something to say, and the least seconds after which a consumer may hang.
+_PILE = 10
+_LONG = 60.0
+# Maximum names of consumers in a sentence.
+_NAMES = 3
 _HOUR = timedelta(hours=1)
 # Of fewer hours, what is known by the hour is a table and no plot.
 _HOURS = 3
@@ -35,17 +40,19 @@ def page(found: Mapping[str, Rows], target: float, every: int, of_times: int, re
     if queues:
         first, last = min(row["first_at"] for row in queues), max(row["last_at"] for row in queues)
         span = f"From {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}, read at {read_at:%Y-%m-%d %H:%M:%S}, UTC."
-    sections = [_section(row, found, target, every, of_times) for row in queues]
+    sections = [_section(row, found, target, every, of_times, read_at) for row in queues]
     title = f"Report on {_count(len(queues), 'queue')}"
     if len(queues) == 1:
         return render(title, span, {}, sections)
     words = "Wait and run times in seconds; consumers are those needed in the busiest hour."
-    sections.insert(0, Section("All queues", "", tables=[Table("", words, _compared(found), linked=True)]))
+    sections.insert(0, Section("All queues", tables=[Table("", words, _compared(found), linked=True)]))
     total = {name: sum(row[name] for row in queues) for name in COUNTS}
     return render(title, span, total, sections)
 
 
-def _section(row: Row, found: Mapping[str, Rows], target: float, every: int, of_times: int) -> Section:
+def _section(
+    row: Row, found: Mapping[str, Rows], target: float, every: int, of_times: int, read_at: datetime
+) -> Section:
     mine = {
         name: [{column: value for column, value in row.items() if column != "queue"} for row in _of(row, rows)]
         for name, rows in found.items()
@@ -55,7 +62,7 @@ def _section(row: Row, found: Mapping[str, Rows], target: float, every: int, of_
     facts |= {f"{name} p95": duration(time["p95"]) for name, time in times.items()}
     return Section(
         row["queue"],
-        " ".join(_findings(mine, times, target)),
+        [*_findings(row, mine, times, target, every, read_at)],
         facts,
         [*_over_time(mine, every), *_times(mine, target, of_times), *_consumers(mine, target), *_workers(mine)],
         list(_tables(mine)),
@@ -66,26 +73,90 @@ def _of(queue: Row, rows: Rows) -> Rows:
     return [row for row in rows if row["queue"] == queue["queue"]]
 
 
-def _findings(mine: Mapping[str, Rows], times: Mapping[str, Row], target: float) -> Iterator[str]:
+def _findings(
+    facts: Row, mine: Mapping[str, Rows], times: Mapping[str, Row], target: float, every: int, read_at: datetime
+) -> Iterator[str]:
     """Yield the most important findings as sentences."""
     if wait := times.get("wait"):
         most, longest = duration(wait["p95"]), duration(wait["max"])
         yield f"95 % of the messages waited at most {most} for a consumer, the longest wait was {longest}."
-    if mine["consumers"]:
-        busiest = max(mine["consumers"], key=lambda row: row["needed"])
+    yield from _failures(mine, every)
+    yield from _piled_up(mine["backlog"], every)
+    if facts["dead"] or facts["redriven"]:
+        verb = "waits" if facts["dead"] == 1 else "wait"
+        redriven = f"{_count(facts['redriven'], 'message')} {'was' if facts['redriven'] == 1 else 'were'} redriven"
+        yield f"{_count(facts['dead'], 'dead letter')} {verb}, and {redriven}."
+    yield from _hung(mine["workers"], times, read_at)
+    if hours := [row for row in mine["consumers"] if row["needed"]]:
+        busiest = max(hours, key=lambda row: row["needed"])
         yield (
-            f"The hour that needed the most consumers began at {busiest['hour']:%Y-%m-%d %H:%M}: "
-            f"{_count(busiest['needed'], 'consumer')} would have kept that under {duration(target)}, and "
+            f"The hour that needed the most consumers began at {_at(busiest['hour'])}: "
+            f"{_count(busiest['needed'], 'consumer')} would have kept 95 % of the waits "
+            f"under {duration(target)}, and "
             f"{_count(busiest['consumers'], 'consumer')} worked on its messages."
         )
-    expired = [row for row in mine["workers"] if row["expired"]]
-    if expired:
-        total = sum(row["expired"] for row in expired)
-        leases = f"{_count(total, 'lease')} of {_count(len(expired), 'consumer')}"
-        yield f"{leases} expired, and the messages were delivered again."
+
+
+def _failures(mine: Mapping[str, Rows], every: int) -> Iterator[str]:
+    """Say when attempts failed, and with which error most of them."""
+    failed = [(row["at"], row["failed"]) for row in mine["throughput"] if row["failed"]]
+    if failed:
+        first, last = _shortest(failed)
+        end = last + timedelta(seconds=every)
+        total = _count(sum(count for _, count in failed), "attempt")
+        yield f"{total} failed, 90 % of them from {_at(first)} to {_at(end)}."
     if mine["errors"]:
         worst = mine["errors"][0]
-        yield f"The most frequent error, with {_count(worst['failures'], 'failure')}: {worst['error']}."
+        yield f"The most frequent error, with {_count(worst['failures'], 'failure')}: {worst['error']}"
+
+
+def _shortest(counts: Sequence[tuple[datetime, int]]) -> tuple[datetime, datetime]:
+    """Return the first and the last time of the shortest run of intervals that has 90 % of what is counted."""
+    enough = 0.9 * sum(count for _, count in counts)
+    runs, low, inside = [], 0, 0
+    for at, count in counts:
+        inside += count
+        while inside - counts[low][1] >= enough:
+            inside -= counts[low][1]
+            low += 1
+        if inside >= enough:
+            runs.append((counts[low][0], at))
+    return min(runs, key=lambda run: run[1] - run[0])
+
+
+def _piled_up(backlog: Rows, every: int) -> Iterator[str]:
+    """Say when the backlog was the greatest, and when it was gone."""
+    if not backlog or (greatest := max(row["backlog"] for row in backlog)) < _PILE:
+        return
+    ends = [(row["at"] + timedelta(seconds=every), row["backlog"]) for row in backlog]
+    at = next(at for at, count in ends if count == greatest)
+    gone = next((time for time, count in ends if time > at and count <= greatest / 10), None)
+    then = f"under a tenth of that at {_at(gone)}" if gone else f"{ends[-1][1]:,} in the end"
+    yield f"The backlog was greatest at {_at(at)}, with {_count(greatest, 'message')}, and {then}."
+
+
+def _hung(workers: Rows, times: Mapping[str, Row], read_at: datetime) -> Iterator[str]:
+    """Name consumers that died or hung: those of expired leases, and those that hold a message for too long."""
+    expired = sorted((row for row in workers if row["expired"]), key=lambda row: -row["expired"])
+    if expired:
+        leases = _count(sum(row["expired"] for row in expired), "lease")
+        yield f"{leases} of {_names(expired)} expired, and the messages were delivered again."
+    longest = max(_LONG, times["run"]["max"] if "run" in times else 0)
+    since = [row for row in workers if row["holds"]]
+    if held := [row for row in since if (read_at - row["holds_since"]).total_seconds() > longest]:
+        first = min(row["holds_since"] for row in held)
+        yield f"{_names(held)} may hang: a message is in progress there since {_at(first)}, longer than any took."
+
+
+def _names(consumers: Rows) -> str:
+    shown = [str(row["name"]) for row in consumers[:_NAMES]]
+    if others := len(consumers) - len(shown):
+        return f"{', '.join(shown)} and {_count(others, 'other consumer')}"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _at(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
 def _over_time(mine: Mapping[str, Rows], every: int) -> Iterator[Plot]:
@@ -166,7 +237,7 @@ def _tables(mine: Mapping[str, Rows]) -> Iterator[Table]:
         "Errors.",
         "Failed attempts, how many of their messages were finished later, and the dead letters whose last error it was"
         f"{_more(errors)}.",
-        errors[:_ROWS],
+        [{**row, "example": None if row["example"] == row["error"] else row["example"]} for row in errors[:_ROWS]],
     )
     yield Table("Lost.", f"Messages delivered at most once, and never completed{_more(lost)}.", lost[:_ROWS])
     yield Table("Producers and consumers.", f"Run times in seconds{_more(workers)}.", workers[:_ROWS], folded=True)
@@ -189,7 +260,7 @@ def _compared(found: Mapping[str, Rows]) -> list[Row]:
                 for time in ("wait", "run")
                 for share in ("p50", "p95")
             },
-            "consumers": max((hour["needed"] for hour in _of(row, found["consumers"])), default=None),
+            "consumers": max((hour["needed"] or 0 for hour in _of(row, found["consumers"])), default=None),
         }
         for row in found["overview"]
     ]
