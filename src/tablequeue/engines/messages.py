@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import IN_ORDER, Fair
+from tablequeue.engines.keys import Keys
 from tablequeue.engines.low_water import Claim
 from tablequeue.engines.operation import (
     Effect,
     by_text,
     count,
-    distinct,
     first,
     ids,
     mapping,
@@ -26,7 +26,6 @@ from tablequeue.engines.operation import (
     rowcount,
 )
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import Part
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Table
@@ -45,7 +44,7 @@ BEGUN, SERVED = {"begin_ring": "fair"}, {"move_ring": "fair"}
 DETACH = dict.fromkeys(("range_hold", "range_detach", "range_mark"), "ranges")
 
 
-class Messages(Part):
+class Messages(Keys):
     fair: ClassVar[Fair] = Fair()
 
     # -- pushing -----------------------------------------------------------------------------------------------------
@@ -72,29 +71,6 @@ class Messages(Part):
         Return the ids in the same order; None for a message whose key is taken.
         """
         raise NotImplementedError
-
-    find_keys = by_text(Effect.READ, mapping)
-    """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
-    take_keys = by_text(Effect.STEP, distinct)
-    """Take those of the keys that are free under `token`: `taken` has them, each with its seconds.
-
-    The keys of the queue stay taken for a time. Return those that were free.
-    """
-    end_keys = by_text(Effect.STEP, rowcount, others="end_live_keys")
-    """Let messages lose those of the keys of `taken` whose time is over. Return the number of such messages."""
-    name_keys = by_text(Effect.STEP, none)
-    """Note the messages that took keys: `taken` has each key with an id and, if it was pushed now, its seconds.
-
-    A key without an id is free again.
-    """
-    taken_keys = by_text(Effect.READ, mapping)
-    """Return those of the keys of `taken` that are taken, with the ids of the messages that took them."""
-    forget_keys = by_text(Effect.UPKEEP, count)
-    """Delete up to `n` keys whose time is over. Return their number."""
-    forget_rate = by_text(Effect.UPKEEP, count)
-    """Forget what was spent of the rate if the clock has gone back since. Return the number of rows changed."""
-    forget_rates = by_text(Effect.UPKEEP, rowcount)
-    """Delete the rows of up to `n` groups whose rate allows a whole burst again. Return their number."""
 
     @operation(Effect.STEP, others="attend leave send_notification wait_for_notification")
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:

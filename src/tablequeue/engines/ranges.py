@@ -9,9 +9,9 @@ these here it has the positions, and `pump`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
@@ -26,10 +26,22 @@ from tablequeue.engines.topics import Topics
 from tablequeue.errors import Locked, SeekRefused
 from tablequeue.model.pacing import LARGEST
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 # Ranges whose lease has expired that one sweep detaches.
 EXPIRED = 10
 # Messages of a range that one sweep of an ordered subscription moves to its queue.
 PUMPED = 1000
+
+
+def _of_detached(operation: F, *, may_be_ready: bool = False) -> F:
+    """Return an operation of a subscription that is that of its detached messages; then one of them may be ready."""
+
+    def run(self: Ranges, cursor: Cursor, table: Table, params: Params) -> Any:
+        table.detached_ready = table.detached_ready or may_be_ready
+        return getattr(self.detached, operation.__name__)(cursor, table, params)
+
+    return cast(F, run)
 
 
 class Ranges(Messages):
@@ -109,35 +121,15 @@ class Ranges(Messages):
 
     # -- changing detached messages ------------------------------------------------------------------------------------
 
-    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
-        return self.detached.cancel(cursor, table, params)
-
-    def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self.detached.told(cursor, table, params)
-
-    def holder(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        return self.detached.holder(cursor, table, params)
-
-    def reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        table.detached_ready = True
-        return self.detached.reschedule(cursor, table, params)
-
-    def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        table.detached_ready = True
-        return self.detached.redrive(cursor, table, params)
-
-    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        table.detached_ready = True
-        return self.detached.redrive_ids(cursor, table, params)
-
-    def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.detached.purge(cursor, table, params)
-
-    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.detached.purge_ids(cursor, table, params)
-
-    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return self.detached.purge_history(cursor, table, params)
+    cancel = _of_detached(Messages.cancel)
+    told = _of_detached(Messages.told)
+    holder = _of_detached(Messages.holder)
+    reschedule = _of_detached(Messages.reschedule, may_be_ready=True)
+    redrive = _of_detached(Messages.redrive, may_be_ready=True)
+    redrive_ids = _of_detached(Messages.redrive_ids, may_be_ready=True)
+    purge = _of_detached(Messages.purge)
+    purge_ids = _of_detached(Messages.purge_ids)
+    purge_history = _of_detached(Messages.purge_history)
 
     # -- positions ---------------------------------------------------------------------------------------------------
 

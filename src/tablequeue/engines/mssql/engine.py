@@ -17,16 +17,19 @@ from tablequeue.engines.columns import TIMES, common_expressions, tables, typed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
-from tablequeue.engines.mssql.batches import SQLServerBatches
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
-from tablequeue.engines.mssql.dependencies import SQLServerDependencies
+from tablequeue.engines.mssql.custom import (
+    SQLServerBatches,
+    SQLServerDependencies,
+    SQLServerMoving,
+    SQLServerProgress,
+    SQLServerReads,
+    SQLServerTaskResults,
+)
 from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.listener import SQLServerPoll
 from tablequeue.engines.mssql.messages import SQLServerMessages
-from tablequeue.engines.mssql.moving import SQLServerMoving
-from tablequeue.engines.mssql.progress import SQLServerProgress
-from tablequeue.engines.mssql.reads import SQLServerReads
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
@@ -38,7 +41,6 @@ from tablequeue.engines.mssql.refusals import (
     translated,
 )
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
-from tablequeue.engines.mssql.task_results import SQLServerTaskResults
 from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
 from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table

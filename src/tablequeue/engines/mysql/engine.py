@@ -22,20 +22,16 @@ from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
 from tablequeue.engines.mysql.answers import bound_connects, connecting
-from tablequeue.engines.mysql.batches import MySQLBatches
 from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, check_session, commits_each
+from tablequeue.engines.mysql.custom import MySQLBatches, MySQLPauses, MySQLProgress, MySQLReads, MySQLTaskResults
 from tablequeue.engines.mysql.messages import MySQLMessages
-from tablequeue.engines.mysql.pauses import MySQLPauses
 from tablequeue.engines.mysql.printing import composed
-from tablequeue.engines.mysql.progress import MySQLProgress
 from tablequeue.engines.mysql.range_reads import MySQLRangeReads
 from tablequeue.engines.mysql.ranges import MySQLRanges
-from tablequeue.engines.mysql.reads import MySQLReads
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
-from tablequeue.engines.mysql.task_results import MySQLTaskResults
 from tablequeue.engines.mysql.topics import MySQLTopics
 from tablequeue.engines.mysql.user_tables import MySQLUserTables
 from tablequeue.engines.poll import Poll

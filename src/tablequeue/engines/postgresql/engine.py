@@ -24,11 +24,10 @@ from tablequeue.engines.postgresql.connection import (
     refused_server,
 )
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
-from tablequeue.engines.postgresql.messages import PostgreSQLMessages
+from tablequeue.engines.postgresql.messages import PostgreSQLMessages, PostgreSQLTaskResults
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
 from tablequeue.engines.postgresql.staging import PostgreSQLStaging
-from tablequeue.engines.postgresql.task_results import PostgreSQLTaskResults
 from tablequeue.engines.postgresql.topics import (
     PostgreSQLRangeReads,
     PostgreSQLRanges,

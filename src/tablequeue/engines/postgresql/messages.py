@@ -19,6 +19,7 @@ from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.values import copy_field, copy_rows
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Statements, Table
+from tablequeue.engines.task_results import TaskResults
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import CLAIMED, ID
 
@@ -214,3 +215,8 @@ class PostgreSQLMessages(Notifying, Messages):
         super()._move_dead(cursor, table, params, ids)
         if ids and table.dead_letters is not None:
             self.notify(cursor, table.dead_letters, {})
+
+
+class PostgreSQLTaskResults(Notifying, TaskResults):
+    def store_result(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._rows(cursor, table, "store_result", params)

@@ -24,10 +24,15 @@ from tablequeue.engines.sqlite.fair import SLOT
 from tablequeue.engines.sqlite.file import missing, path_of, refuse_other_file
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
-from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging, SQLiteStreams
+from tablequeue.engines.sqlite.messages import (
+    SQLiteCatalogue,
+    SQLiteMessages,
+    SQLiteStaging,
+    SQLiteStreams,
+    SQLiteTaskResults,
+    SQLiteTopics,
+)
 from tablequeue.engines.sqlite.refusals import translated
-from tablequeue.engines.sqlite.task_results import SQLiteTaskResults
-from tablequeue.engines.sqlite.topics import SQLiteTopics
 from tablequeue.engines.sqlite.user_tables import SQLiteUserTables
 from tablequeue.engines.table import Statements
 from tablequeue.engines.texts import IN_TURN, Client, sql_text

@@ -16,7 +16,9 @@ from tablequeue.engines.sqlite.fair import SQLiteFair
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
 from tablequeue.engines.table import Statements, Table
+from tablequeue.engines.task_results import TaskResults
 from tablequeue.engines.texts import Row
+from tablequeue.engines.topics import Topics
 
 # Number of payloads in one statement of push_many: 270,000 messages a second, against 80,000 with one statement each.
 # Any number from 20 to 500 is as fast, and so is one JSON array, which cannot hold bytes.
@@ -130,3 +132,16 @@ class SQLiteCatalogue(Catalogue):
             except sqlite3.OperationalError as error:
                 if not str(error).startswith("duplicate column name"):
                     raise
+
+
+class SQLiteTaskResults(TaskResults):
+    def read_results(self, cursor: Cursor, table: Table, params: Params) -> dict[str, bytes]:
+        return super().read_results(cursor, table, params | {"keys": json.dumps(params["keys"])})
+
+
+class SQLiteTopics(Topics):
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return insert_many(cursor, table.statement("topic_push_many"), params)
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        return [self.push(cursor, table, {**params, **row}) for row in params["rows"]]
