@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database
-from tests import mariadb, mssql
+from tests import grid, mariadb, mssql
 from tests.embedded import embedded_bin
 from tests.sendable import sendable
 from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postgresql_bin, private_postgresql
@@ -74,6 +74,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in grid.outside(items):
+        item.add_marker("nightly")
     chosen = [item for item in items if (item.get_closest_marker("nightly") is not None) == config.option.nightly]
     if config.option.quick:
         chosen = [item for item in chosen if item.get_closest_marker("quick") and not _needs_server(item)]

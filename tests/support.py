@@ -34,6 +34,10 @@ DESIGNS: dict[str, dict[str, Any]] = {
 }
 
 
+# Designs that have the texts of another one, but for what depends on the order: tests/test_grid.py.
+ALIKE = {"heap": "fifo", "lifo": "fifo", "priority": "fifo", "strict": "groups"}
+
+
 # Capabilities of a design that tests may need. The tests of the conformance suite name them with `needs`.
 CAPABILITIES: dict[str, frozenset[str]] = {
     # Several messages pushed in the same way can be in progress at once.

@@ -145,7 +145,7 @@ def test_sql_server_runs_what_others_run_or_says_why_not() -> None:
     for name in collected():
         for engine in {*ENGINE.findall(name.partition("[")[2])} & {*there}:
             there[engine].add(without_engines(name))
-    assert len(there["mssql"]) > 4000, "the tests on SQL Server are collected"
+    assert len(there["mssql"]) > 3000, "the tests on SQL Server are collected"
     missing = (there["postgresql"] | there["mariadb"]) - there["mssql"]
     said = {name: [pattern for pattern in LEFT_OUT if re.search(pattern, name)] for name in missing}
     assert not sorted(name for name, patterns in said.items() if not patterns), "run them, or say why not"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,13 +12,13 @@ from tests.callers import CALLERS, Caller
 from tests.newer import NEWER
 from tests.procedures import PROCEDURAL
 from tests.servers import KINDS, Kind, Place, VariantKind
-from tests.support import CAPABILITIES, DESIGNS
+from tests.support import ALIKE, CAPABILITIES, DESIGNS
 
 # What the marker `designs` may say. Without it a test runs with all designs but `fair`, and `heap` where it differs.
 SCOPES = (
     "claims",  # also with `fair`, which differs in the order of its claims
     "distinct",  # with DISTINCT only
-    "order",  # with all designs, on changed engines too
+    "order",  # with all designs, on servers and changed engines too
 )
 # The texts of most verbs that are not about claims are the same for the other designs.
 DISTINCT = {"fifo", "due", "groups", "fair"}
@@ -63,17 +62,38 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     kinds = [*KINDS, *PROCEDURAL, *NEWER] if "kind" in names else [None]
     designs = [*DESIGNS] if "design" in names else [None]
-    rows: dict[str, list[Any]] = {}
+    rows: dict[str, Any] = {}
     left_out = metafunc.config.stash[LEFT_OUT].setdefault(metafunc.definition.nodeid, {})
-    for kind, design in product(kinds, designs):
-        name = "-".join(filter(None, (kind and _named(kind), design)))
-        reason = _left_out(metafunc, kind, design)
-        if reason is None:
-            given = {"kind": kind, "design": design}
-            rows[name] = [given[name] for name in names]
-        else:
-            left_out.setdefault(reason, []).append(name)
+    nightly = metafunc.config.option.nightly
+    for kind in kinds:
+        reasons = {design: _left_out(metafunc, kind, design) for design in designs}
+        others = _stood_for(metafunc, kind, [design for design in designs if reasons[design] is None])
+        for design, reason in reasons.items():
+            name = "-".join(filter(None, (kind and _named(kind), design)))
+            if design in others and not nightly:
+                reason = "on a server another design has the same texts; `make nightly` runs it"
+            if reason is None:
+                given = {"kind": kind, "design": design}
+                marks = [pytest.mark.nightly] if design in others else []
+                rows[name] = pytest.param(*(given[name] for name in names), marks=marks)
+            else:
+                left_out.setdefault(reason, []).append(name)
     metafunc.parametrize(names, [*rows.values()], ids=[*rows])
+
+
+def _stood_for(metafunc: pytest.Metafunc, kind: Kind | None, designs: Sequence[str | None]) -> set[str | None]:
+    """Return those of the designs for which another one stands on this engine, a server: their texts are the same."""
+    if kind is None or not kind.needs_server or _scope(metafunc) == "order":
+        return set()
+    standing: dict[str | None, str | None] = {}
+    for design in designs:
+        like = ALIKE.get(design or "", design)
+        standing.setdefault(like, like if like in designs else design)
+    return {*designs} - {*standing.values()}
+
+
+def _scope(metafunc: pytest.Metafunc) -> str | None:
+    return next(iter(_marked(metafunc, "designs")), None)
 
 
 def _marked(metafunc: pytest.Metafunc, marker: str) -> list[str]:
@@ -91,7 +111,7 @@ def _left_out(metafunc: pytest.Metafunc, kind: Kind | None, design: str | None) 
             return f"it needs {capability!r}, which this design has not"
     if kind is None:
         return None
-    scope = next(iter(_marked(metafunc, "designs")), None)
+    scope = _scope(metafunc)
     assert scope is None or scope in SCOPES, f"{scope!r} is none of {SCOPES}"
     if scope == "distinct" and design not in DISTINCT:
         return "it is marked designs('distinct'): the SQL is that of another design"

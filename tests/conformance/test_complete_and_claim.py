@@ -32,6 +32,7 @@ def chain(queue: Queue) -> list[int]:
     return ids
 
 
+@pytest.mark.designs("order")
 def test_a_chain_has_the_order_of_the_queue(queue: Queue) -> None:
     pushed = queue.push_many([*"abcde"], **design_group(queue, "g"))
     chained = chain(queue)

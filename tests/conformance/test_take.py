@@ -13,7 +13,7 @@ from tablequeue.errors import BadInput
 from tests.callers import CALLERS, Caller
 from tests.checks import check_a_taken_message_is_gone
 from tests.servers import Kind, Place
-from tests.support import at, claimed, counts, design_group, ids_of, refuses, snapshot
+from tests.support import at, at_once, claimed, counts, design_group, ids_of, refuses, snapshot
 
 pytestmark = [pytest.mark.quick, pytest.mark.designs("claims"), pytest.mark.variants("procedures")]
 
@@ -68,7 +68,7 @@ def check_commit_and_rollback(queue: Queue, caller: Caller) -> None:
 
 
 def test_many_are_taken_in_order_and_put_back_in_order(queue: Queue, design: str, db: Database) -> None:
-    push_five(queue)
+    push_five(at_once(queue))
     order = [f"payload {letter}" for letter in ORDERS.get(design, "abcde")]
     any_order = design in ("heap", "fair")  # any of the groups is first
     before = snapshot(queue)
@@ -87,6 +87,11 @@ def test_many_are_taken_in_order_and_put_back_in_order(queue: Queue, design: str
         left = [payload for payload in order if payload != first.payload] or ["payload b"]
         assert (sorted(rest) if any_order else rest) == left
         connection.rollback()
+
+
+@pytest.mark.parametrize("design", ["lifo", "priority"])
+def test_a_server_takes_in_each_order(queue: Queue, design: str, db: Database) -> None:
+    test_many_are_taken_in_order_and_put_back_in_order(queue, design, db)
 
 
 def test_what_was_put_back_counts_no_attempt(queue: Queue, db: Database, design: str) -> None:
