@@ -37,6 +37,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def on_postgresql(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Row]:
     given = ", ".join(f"p_{name} => %({name})s" for name in params)
+    if verb == "wait":
+        cursor.execute(f"call {_queue(table)}_wait({given})", params)
+        return []
     cursor.execute(f"select * from {_queue(table)}_{verb}({given})", params)  # noqa: S608 (checked names)
     rows: list[Row] = cursor.fetchall()
     return rows

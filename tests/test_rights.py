@@ -31,6 +31,8 @@ CALLED: dict[str, dict[str, Any]] = {
     "batch": {"id": 1},
     "pop": {},
     "take": {},
+    "look": {},
+    "wait": {"seconds": 0},
     "complete": {"ids": [1], "token": TOKEN},
     "fail": {"id": 1, "token": TOKEN, "error": "why"},
     "release": {"ids": [1], "token": TOKEN},

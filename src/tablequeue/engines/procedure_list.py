@@ -87,6 +87,8 @@ PROCEDURES: Mapping[str, Procedure] = {
     "topic_push_many": Procedure("producer", of="topic"),
     "pop": Procedure("consumer", of=_CLAIMED),
     "take": Procedure("consumer", "not batches"),
+    "look": Procedure("consumer"),
+    "wait": Procedure("consumer"),
     "complete": Procedure("consumer", of=_CLAIMED),
     "fail": Procedure("consumer", of=_CLAIMED),
     "release": Procedure("consumer", "at_least_once", of=_CLAIMED),

@@ -14,6 +14,8 @@ from tablequeue.errors import TablequeueError
 from tablequeue.model.names import table_of
 from tablequeue.verbs import catalogue, inspect, topics
 from tablequeue.verbs.context import Context
+from tablequeue.verbs.readable import size
+from tablequeue.verbs.sizes import added_a_day, sizes
 from tablequeue.verbs.stats import Stats, stats
 
 # Seconds of the history whose run times are compared with the lease.
@@ -149,7 +151,7 @@ def _history(context: Context, now: Stats) -> Iterator[Words]:
         if now.window is not None and (now.finished or 0) >= KEPT:
             yield (
                 f"Its history is kept for ever: about {now.finished:,} messages, and "
-                f"{round(now.window.queue.completion_rate * WINDOW):,} more a day.",
+                f"{round(now.window.queue.completion_rate * WINDOW):,} more a day{_growth(context, now)}.",
                 "Alter the queue to a history of some days, or archive old messages: tablequeue archive.",
             )
         return
@@ -164,6 +166,13 @@ def _history(context: Context, now: Stats) -> Iterator[Words]:
             f"Its history is behind its retention of {_hours(keep)}: the oldest message finished {_hours(age)} ago.",
             "Have a consumer pop from it, which deletes what is too old; or call purge_history from time to time.",
         )
+
+
+def _growth(context: Context, now: Stats) -> str:
+    for each in sizes(context.runner, context.table):
+        if added := added_a_day(each, now):
+            return f"; {size(each.bytes)}, and about {size(added)} more a day"
+    return ""
 
 
 def _concurrency(context: Context, now: Stats) -> Iterator[Words]:

@@ -8,9 +8,13 @@ from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table
 from tablequeue.model.names import HISTORY, PART
 from tablequeue.verbs import catalogue
+from tablequeue.verbs.stats import Stats
 
 # How the names of all tables begin.
 STEM = "tq_"
+DAY = 86400
+# Finished messages from which the mean size of one tells anything: a table with fewer is mostly empty pages.
+ENOUGH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,18 @@ def sizes(runner: Runner, table: Table | None = None) -> list[TableSize]:
     found = [TableSize(row.table, _owner(row.table, owners), row.rows, row.bytes, row.dead) for row in sorted(rows)]
     own = [size for size in found if table is not None and size.queue == table.name]
     return own or found
+
+
+def added_a_day(size: TableSize, stats: Stats) -> int | None:
+    """Return about how many bytes finished messages add to a history in a day: an estimate.
+
+    It is the mean size of a message there, with its part of the indexes, at the rate of the statistics' window. What
+    the retention deletes is not subtracted. None for another table, and for a history of few messages.
+    """
+    if not size.table.endswith(HISTORY) or stats.window is None or (stats.finished or 0) < ENOUGH:
+        return None
+    assert stats.finished
+    return round(stats.window.queue.completion_rate * DAY * size.bytes / stats.finished)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------

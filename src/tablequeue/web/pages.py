@@ -25,7 +25,7 @@ from tablequeue.verbs.batches import progress_of_open
 from tablequeue.verbs.dependencies import waits
 from tablequeue.verbs.progress import reported
 from tablequeue.verbs.schedule import Entry
-from tablequeue.verbs.sizes import sizes
+from tablequeue.verbs.sizes import added_a_day, sizes
 from tablequeue.verbs.stats import Stats
 from tablequeue.verbs.topics import Size, size
 from tablequeue.web import search
@@ -132,7 +132,7 @@ def queue(site: Site, request: Request) -> Response:
         queue=queue,
         stats=stats,
         batches=batches,
-        sizes=sizes(context_of(queue).runner, context_of(queue).table),
+        sizes=[(one, added_a_day(one, stats)) for one in sizes(context_of(queue).runner, context_of(queue).table)],
         window=window,
         windows=WINDOWS,
         done=_done(request),

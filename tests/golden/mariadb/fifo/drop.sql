@@ -8,6 +8,7 @@ drop procedure if exists tq_emails_extend;
 drop procedure if exists tq_emails_release;
 drop procedure if exists tq_emails_fail;
 drop procedure if exists tq_emails_complete;
+drop procedure if exists tq_emails_wait;
 drop procedure if exists tq_emails_take;
 drop procedure if exists tq_emails_pop;
 drop procedure if exists tq_emails_cancel;

@@ -4,9 +4,10 @@ grant execute on procedure tq_emails_push to `web`;
 grant execute on procedure tq_emails_push_many to `web`;
 grant execute on procedure tq_emails_push_each to `web`;
 grant execute on procedure tq_emails_cancel to `web`;
--- As consumer: pop, take, complete, fail, release, extend.
+-- As consumer: pop, take, wait, complete, fail, release, extend.
 grant execute on procedure tq_emails_pop to `worker`;
 grant execute on procedure tq_emails_take to `worker`;
+grant execute on procedure tq_emails_wait to `worker`;
 grant execute on procedure tq_emails_complete to `worker`;
 grant execute on procedure tq_emails_fail to `worker`;
 grant execute on procedure tq_emails_release to `worker`;

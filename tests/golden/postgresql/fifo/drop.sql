@@ -1,27 +1,29 @@
 -- For psql, as it is. With `psql --single-transaction` it is all or nothing.
 
 -- Drop the procedures of a queue that exist.
-drop function if exists tq_emails_history;
-drop function if exists tq_emails_peek;
-drop function if exists tq_emails_stats;
-drop function if exists tq_emails_extend;
-drop function if exists tq_emails_release;
-drop function if exists tq_emails_fail;
-drop function if exists tq_emails_complete;
-drop function if exists tq_emails_take;
-drop function if exists tq_emails_pop;
-drop function if exists tq_emails_cancel;
-drop function if exists tq_emails_push_each;
-drop function if exists tq_emails_push_many;
-drop function if exists tq_emails_push;
-drop function if exists tq_emails_sweep;
-drop function if exists tq_emails_remove;
-drop function if exists tq_emails_options;
-drop function if exists tq_emails_notify;
-drop function if exists tq_emails_list;
-drop function if exists tq_emails_claim;
-drop function if exists tq_emails_characters;
-drop function if exists tq_emails_check;
+drop routine if exists tq_emails_history;
+drop routine if exists tq_emails_peek;
+drop routine if exists tq_emails_stats;
+drop routine if exists tq_emails_extend;
+drop routine if exists tq_emails_release;
+drop routine if exists tq_emails_fail;
+drop routine if exists tq_emails_complete;
+drop routine if exists tq_emails_wait;
+drop routine if exists tq_emails_look;
+drop routine if exists tq_emails_take;
+drop routine if exists tq_emails_pop;
+drop routine if exists tq_emails_cancel;
+drop routine if exists tq_emails_push_each;
+drop routine if exists tq_emails_push_many;
+drop routine if exists tq_emails_push;
+drop routine if exists tq_emails_sweep;
+drop routine if exists tq_emails_remove;
+drop routine if exists tq_emails_options;
+drop routine if exists tq_emails_notify;
+drop routine if exists tq_emails_list;
+drop routine if exists tq_emails_claim;
+drop routine if exists tq_emails_characters;
+drop routine if exists tq_emails_check;
 
 -- Drop the table of reported progress, if there is one.
 -- In one transaction with the queue: a crash leaves all or nothing. On MariaDB and MySQL it commits by itself, and the

@@ -3,7 +3,7 @@ do $$
     begin
         perform set_config('tablequeue.there', coalesce(string_agg(oid || ':' || ctid, ' '), ''), false)
         from pg_proc
-        where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_characters', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history');
+        where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_characters', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_look', 'tq_emails_wait', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history');
     end
     $$;
 
@@ -687,6 +687,48 @@ create or replace function public.tq_emails_take(
     end;
     $$;
 
+-- public.tq_emails_look: whether a pop may find a message now, for public.tq_emails_wait. It sweeps as pop does: once a second for each
+-- session. In a call that waits, the time of the statement is that of its start, so it gives the time of the clock.
+-- Index: tq_emails__ready. Locks: the messages that it sweeps, until the transaction ends.
+create or replace function public.tq_emails_look() returns boolean
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    declare
+        p_now timestamptz := clock_timestamp();
+        p_low_water bigint := 0;
+        last_sweep float8 := nullif(current_setting('tablequeue.tq_emails', true), '');
+    begin
+        if last_sweep is null or extract(epoch from p_now) >= last_sweep + 1 then
+            perform public.tq_emails_sweep(0, 1000, p_now);
+        end if;
+        return exists (select from public.tq_emails where state = 'ready' and id > p_low_water and not exists (select 1 from public.tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as timestamptz), statement_timestamp())));
+    end;
+    $$;
+
+-- public.tq_emails_wait: return when a pop may find a message, or after p_seconds. For a consumer with an empty queue: call it
+-- in autocommit, and then pop. It begins with a pause, so a queue that is at a limit costs no more than an empty one.
+-- A procedure, because a function cannot commit: each look is a transaction, and each pause, of a quarter of a second,
+-- is one too, without locks. In a transaction of the caller's the first commit is refused (2D000).
+-- It runs with the rights of its caller, because no other procedure may commit.
+create or replace procedure public.tq_emails_wait(p_seconds float8 default 20) language plpgsql as $$
+    declare
+        ends timestamptz;
+        ready boolean := false;
+    begin
+        if p_seconds is null or not p_seconds between 0 and 3200000000 then
+            raise exception using errcode = 'TQ001',
+                message = 'seconds is ' || coalesce(cast(p_seconds as text), 'null') || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        ends := clock_timestamp() + p_seconds * interval '1 second';
+        while not ready and clock_timestamp() < ends loop
+            commit;
+            perform pg_sleep(least(0.25, greatest(0, extract(epoch from ends - clock_timestamp()))));
+            commit;
+            ready := public.tq_emails_look();
+        end loop;
+    end;
+    $$;
+
 -- public.tq_emails_complete: complete the messages of p_ids that p_token holds, for consumers; returns their ids.
 -- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
@@ -1094,12 +1136,12 @@ do $$
         for made, outdated in
             select cast(oid as regprocedure), oid || ':' || ctid = any(there)
             from pg_proc, string_to_array(current_setting('tablequeue.there'), ' ') as there
-            where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_characters', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history')
+            where pronamespace = cast('public' as regnamespace) and proname in ('tq_emails_check', 'tq_emails_characters', 'tq_emails_claim', 'tq_emails_list', 'tq_emails_notify', 'tq_emails_options', 'tq_emails_remove', 'tq_emails_sweep', 'tq_emails_push', 'tq_emails_push_many', 'tq_emails_push_each', 'tq_emails_cancel', 'tq_emails_pop', 'tq_emails_take', 'tq_emails_look', 'tq_emails_wait', 'tq_emails_complete', 'tq_emails_fail', 'tq_emails_release', 'tq_emails_extend', 'tq_emails_stats', 'tq_emails_peek', 'tq_emails_history')
         loop
             if outdated then
-                execute format('drop function %s', made);
+                execute format('drop routine %s', made);
             else
-                execute format('revoke all on function %s from public', made);
+                execute format('revoke all on routine %s from public', made);
             end if;
         end loop;
     end

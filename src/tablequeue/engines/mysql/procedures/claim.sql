@@ -351,3 +351,37 @@ begin
         commit;
     end if;
 end //
+
+-- name: wait
+-- {queue}_wait: return when a pop may find a message, or after some seconds. For a consumer with an empty queue: call
+-- it, and then pop. It begins with a pause, so a queue that is at a limit costs no more than an empty one.
+-- Options: seconds (else 20). Each look is a transaction; the pauses, of a quarter of a second, are outside of one. In a
+-- transaction of the caller's, whose snapshot they would hold, it is refused.
+-- It sweeps as pop does: once a second for each session.
+{create} procedure {queue}_wait(p_options {text})
+    sql security definer
+begin
+    declare ours, ready boolean default false;
+    declare p_now, ends datetime(6);
+    declare p_low_water, moved bigint default 0;
+    declare p_seconds double;
+    {all_or_nothing}
+    call {queue}_options(p_options, '["seconds"]');
+    set p_seconds = coalesce(json_extract(p_options, '$.seconds'), 20);
+    if not p_seconds between 0 and {longest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'The seconds are out of range. Give 0 to 100 years.';
+    elseif not ours then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'A transaction is open, or autocommit is off. Commit, and set autocommit, before a wait.';
+    end if;
+    commit;
+    set ends = utc_timestamp(6) + interval p_seconds second;
+    while not ready and utc_timestamp(6) < ends do
+        do sleep(least(0.25, greatest(0, timestampdiff(microsecond, utc_timestamp(6), ends) / 1000000)));
+        call {queue}_begin(ours);
+        call {queue}_sweep(1, 1000, p_now, moved);
+        set ready = exists(select 1 from {queue} force index ({claim_index}) where {claimable});
+        commit;
+    end while;
+end //

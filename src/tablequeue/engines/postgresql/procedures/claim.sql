@@ -221,3 +221,47 @@ create or replace function {queue}_take(
             -- [end]
     end;
     $$;
+
+-- name: look
+-- {queue}_look: whether a pop may find a message now, for {queue}_wait. It sweeps as pop does: once a second for each
+-- session. In a call that waits, the time of the statement is that of its start, so it gives the time of the clock.
+-- Index: {table}__ready. Locks: the messages that it sweeps, until the transaction ends.
+create or replace function {queue}_look() returns boolean
+language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
+    declare
+        p_now timestamptz := clock_timestamp();
+        p_low_water bigint := 0;
+        last_sweep float8 := nullif(current_setting('tablequeue.{table}', true), '');
+    begin
+        if last_sweep is null or extract(epoch from p_now) >= last_sweep + 1 then
+            perform {queue}_sweep(0, 1000, p_now);
+        end if;
+        return exists (select from {queue} where {claimable});
+    end;
+    $$;
+
+-- name: wait
+-- {queue}_wait: return when a pop may find a message, or after p_seconds. For a consumer with an empty queue: call it
+-- in autocommit, and then pop. It begins with a pause, so a queue that is at a limit costs no more than an empty one.
+-- A procedure, because a function cannot commit: each look is a transaction, and each pause, of a quarter of a second,
+-- is one too, without locks. In a transaction of the caller's the first commit is refused (2D000).
+-- It runs with the rights of its caller, because no other procedure may commit.
+create or replace procedure {queue}_wait(p_seconds float8 default 20) language plpgsql as $$
+    declare
+        ends timestamptz;
+        ready boolean := false;
+    begin
+        if p_seconds is null or not p_seconds between 0 and {longest} then
+            raise exception using errcode = 'TQ001',
+                message = 'seconds is ' || coalesce(cast(p_seconds as text), 'null') || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        ends := clock_timestamp() + p_seconds * interval '1 second';
+        while not ready and clock_timestamp() < ends loop
+            commit;
+            perform pg_sleep(least(0.25, greatest(0, extract(epoch from ends - clock_timestamp()))));
+            commit;
+            ready := {queue}_look();
+        end loop;
+    end;
+    $$;

@@ -179,19 +179,19 @@ do $$
             where pronamespace = cast('{quoted_schema}' as regnamespace) and proname in ({names})
         loop
             if outdated then
-                execute format('drop function %s', made);
+                execute format('drop routine %s', made);
             else
-                execute format('revoke all on function %s from public', made);
+                execute format('revoke all on routine %s from public', made);
             end if;
         end loop;
     end
     $$;
 
 -- name: drop
-drop function if exists {queue}_{verb};
+drop routine if exists {queue}_{verb};
 
 -- name: grant
-grant execute on function {queue}_{verb} to {role};
+grant execute on routine {queue}_{verb} to {role};
 
 -- name: grant_schema
 grant usage on schema {quoted_schema} to {role};
