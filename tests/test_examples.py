@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -13,8 +12,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
+from time import sleep
 
 import pytest
 import sqlalchemy as sa
@@ -88,22 +87,23 @@ def test_the_services_of_the_compose_file(place: Place, tmp_path: Path) -> None:
             assert all(one.endswith(path.partition("/")[0]) for one in service.get("ports", ()))
             words = [*service.get("entrypoint", ["tablequeue"]), *service["command"]]
             words = [ports.get(word, "127.0.0.1" if word == "0.0.0.0" else word) for word in words]
-            running.enter_context(
-                _started([str(Path(sys.executable).with_name(words[0])), *words[1:]], tmp_path, values)
-            )
+            command = [str(Path(sys.executable).with_name(words[0])), *words[1:]]
+            process = running.enter_context(_started(command, tmp_path, values))
             number, _, page = path.partition("/")
-            until(partial(_answer, f"{ports[number]}/{page}"), name)
+            while _answer(f"{ports[number]}/{page}") is None:
+                assert process.poll() is None, f"{name} has ended"
+                sleep(0.05)
         shown = f"{ports['8000']}/orders/7"
         _answer(shown, method="POST")
-        until(lambda: _answer(shown) == json.dumps({"shipped": True}, separators=(",", ":")), "the worker")
+        until(lambda: _answer(shown) == '{"shipped":true}', "the worker")
         assert "orders" in (_answer(f"{ports['8080']}/", token=token) or "")
 
 
 @contextmanager
-def _started(command: list[str], folder: Path, values: dict[str, str]) -> Iterator[None]:
+def _started(command: list[str], folder: Path, values: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(command, cwd=folder, env={**os.environ, **values}, stderr=subprocess.DEVNULL) as process:
         try:
-            yield
+            yield process
         finally:
             process.terminate()
 
