@@ -78,7 +78,7 @@ LEFT_OUT: dict[str, str] = {
     r"(test_printed_sql\.py|test_alembic_operations\.py::test_the_sql)": "Scripts run with the client program of the "
     "engine; sqlcmd is not on every machine.",
     r"test_clients\.py": "The clients of the page are for the programs of other servers.",
-    r"test_examples\.py::test_the_(events|services)": "They take no schema; a search path, or a file, keeps them apart.",
+    r"test_examples\.py::test_the_(events|services)": "They take no schema; a search path, or a file, divides them.",
     r"kit/test_page\.py::test_a_flask_application": "Tests have no temporary databases there.",
     # -- what is of another engine --
     r"(docs|docs_are_current|pages_are_current)\.py::\w+\[docs/": "A page of another engine.",
