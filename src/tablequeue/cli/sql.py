@@ -84,6 +84,8 @@ def sql(
     settings = ctx.ensure_object(Settings)
     there = None
     if dialect is None:
+        if not settings.url:
+            raise click.UsageError(f"No dialect is given. Give --dialect, one of {', '.join(ENGINES)}; or --url.")
         with settings.database() as database:
             dialect = database.engine.dialect.name
             there = _found(database, queue) if operation in names_of(dialect) and queue else None

@@ -765,7 +765,7 @@ end //
 
 -- tq_emails_wait: return when a pop may find a message, or after some seconds. For a consumer with an empty queue: call
 -- it, and then pop. It begins with a pause, so a queue that is at a limit costs no more than an empty one.
--- Options: seconds (else 20). Each look is a transaction; the pauses, of a quarter of a second, are outside of one. In a
+-- Options: seconds (else 20). Each look is a transaction, and the pauses, of a quarter of a second, are in none. In a
 -- transaction of the caller's, whose snapshot they would hold, it is refused.
 -- It sweeps as pop does: once a second for each session.
 create or replace procedure tq_emails_wait(p_options longtext character set utf8mb4)
