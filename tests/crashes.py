@@ -360,7 +360,7 @@ VERBS: dict[str, Verb] = {
     "pop_many in turn": Verb(lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"groups": "fair"}, push_to_groups),
 }
 # The number of steps at which a process dies: at most this many by day, and all by night.
-POINTS = 8
+POINTS = 6
 MOST = by_night([POINTS, 10_000], POINTS.__eq__)
 
 

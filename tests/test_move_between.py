@@ -22,7 +22,6 @@ from tests import mssql
 from tests.crashes import Steps
 from tests.crowd import answer, started
 from tests.movers import move_all, stop_in_move_between
-from tests.nightly import by_night
 from tests.servers import KINDS, Kind, Place
 from tests.support import at, claimed, counts, found, refuses
 
@@ -315,7 +314,7 @@ def at_work(two: Two, push: int) -> Iterator[tuple[Counter[int], list[int]]]:
         assert errors == []
 
 
-@pytest.mark.parametrize("two", by_night(PAIRS, "postgresql-mariadb".__eq__), indirect=True)
+@pytest.mark.nightly
 def test_twenty_kills_under_load(two: Two) -> None:
     """While consumers work at both ends, and a producer at the source."""
     source, target = two.queues()

@@ -121,7 +121,6 @@ LEFT_OUT: dict[str, str] = {
     r"test_procedures\.py::test_lone_surrogates_are_refused": "Its procedures take them as escapes.",
     r"test_neighbours\.py": MARIADB,
     r"test_printed_is_sent\.py": "What is sent was not compared there; Microsoft's parser reads what is printed.",
-    r"test_move_between\.py::test_twenty_kills": "`make nightly` runs it with each engine.",
     r"cli/test_sql\.py::test_sql_upgrade": "The texts of two engines show it.",
 }  # fmt: skip
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Kind, only
+from tests.nightly import by_night
+from tests.servers import KINDS, Kind, only
 
 ROOT = Path(__file__).parent.parent
+ENGINES = [kind for kind in KINDS if kind.name in ("sqlite", "postgresql", "mariadb")]
 # Kinds of actions that need no private server, and take no longer than the round itself.
 KINDS = "many,large,late,take,fail,release,delay,keys,kill,stop,step"
 
@@ -24,7 +26,7 @@ def stress(kind: Kind, request: pytest.FixtureRequest, folder: Path, *options: s
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=200)
 
 
-@only("sqlite", "postgresql", "mariadb")
+@pytest.mark.parametrize("kind", by_night(ENGINES, lambda kind: kind.name == "postgresql"), ids=lambda kind: kind.name)
 def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     queues = "fifo,due,once" if kind.side_by_side else "fifo,due,once,grouped"
     # The delay of a message on a busy machine is not tested.
@@ -34,7 +36,7 @@ def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> 
     assert "nothing found" in done.stdout
 
 
-@only("sqlite", "postgresql", "mariadb")
+@pytest.mark.parametrize("kind", by_night(ENGINES, lambda kind: kind.name == "mariadb"), ids=lambda kind: kind.name)
 def test_a_round_of_topics(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     done = stress(kind, request, tmp_path / "stress", "--kind", "topics", "--only", KINDS)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -32,9 +32,6 @@ from tests.spark.test_pipeline import (  # the same tests, by the session below
     pipeline_of,
     push,
     small,
-    test_a_batch_that_broke_off_is_in_every_sink_once,
-    test_a_failing_stage_stops_the_others,
-    test_a_message_that_fails_in_one_row_is_in_no_sink,
     test_a_stop_ends_after_a_batch_and_the_next_run_goes_on,
     test_what_a_stage_raises_is_said_in_a_sentence,
 )
@@ -43,9 +40,6 @@ from tests.support import counts, refuses
 
 __all__ = [
     "small",
-    "test_a_batch_that_broke_off_is_in_every_sink_once",
-    "test_a_failing_stage_stops_the_others",
-    "test_a_message_that_fails_in_one_row_is_in_no_sink",
     "test_a_stop_ends_after_a_batch_and_the_next_run_goes_on",
     "test_what_a_stage_raises_is_said_in_a_sentence",
 ]
@@ -128,6 +122,20 @@ def test_a_stage_of_a_topic(spark: Any, small: Database, tmp_path: Path) -> None
     assert (copy.messages, copy.batch, copy.failed, copy.lag) == (30, 1, 0, 0)
     assert subscription.stats().ready == 0
     assert Counter(claim.payload["n"] for claim in copied.pop_many(100)) == Counter(range(30))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "check",
+    [
+        test_pipeline.test_a_batch_that_broke_off_is_in_every_sink_once,
+        test_pipeline.test_a_failing_stage_stops_the_others,
+        test_pipeline.test_a_message_that_fails_in_one_row_is_in_no_sink,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_as_in_a_session_of_its_own(spark: Any, small: Database, tmp_path: Path, check: Any) -> None:
+    check(spark, small, tmp_path)
 
 
 @pytest.mark.nightly
