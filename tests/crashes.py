@@ -360,8 +360,8 @@ VERBS: dict[str, Verb] = {
     "pop_many in turn": Verb(lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"groups": "fair"}, push_to_groups),
 }
 # The number of steps at which a process dies: at most this many by day, and all by night.
-POINTS = 6
-MOST = by_night([POINTS, 10_000], POINTS.__eq__)
+POINTS, ALL_STEPS = 6, 10_000
+MOST = by_night([POINTS, ALL_STEPS], POINTS.__eq__)
 
 
 def spread(number: int, most: int = POINTS) -> list[int]:

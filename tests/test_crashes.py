@@ -32,7 +32,7 @@ from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
 from tablequeue.model.states import STATES
 from tests import crashes
 from tests.checks import await_a_wait
-from tests.crashes import CORE, MOST, POINTS, VERBS, Steps, Verb, begin, go_through, open_stepping, spread
+from tests.crashes import ALL_STEPS, CORE, MOST, POINTS, VERBS, Steps, Verb, begin, go_through, open_stepping, spread
 from tests.crowd import PATIENCE, answer, started
 from tests.load import Load, end_all, reconcile
 from tests.nightly import by_night
@@ -63,10 +63,14 @@ class Point:
 # -- clients die ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", by_night(VERBS, CORE.__contains__))
-def test_a_client_killed_at_any_step(place: Place, kind: Kind, name: str) -> None:
+# A verb, and at how many of its steps clients die.
+DEATHS = [*((name, POINTS) for name in CORE), *((name, ALL_STEPS) for name in VERBS)]
+
+
+@pytest.mark.parametrize(("name", "most"), by_night(DEATHS, lambda death: death[1] == POINTS))
+def test_a_client_killed_at_any_step(place: Place, kind: Kind, name: str, most: int) -> None:
     """A process dies at one step; at all of them at once, in a thread each, where sessions can write side by side."""
-    points = chosen(walk(place, name))
+    points = chosen(walk(place, name), most)
     database = place.open("the living")
     for some in [points] if kind.side_by_side else [[point] for point in points]:
         queues = [prepared(database, VERBS[name], f"at_{point.number}") for point in some]
@@ -376,8 +380,8 @@ def steps_of(place: Place, act: Callable[[Database], Any]) -> list[str]:
     return words
 
 
-def chosen(points: list[Point]) -> list[Point]:
-    return [points[number - 1] for number in spread(len(points))]
+def chosen(points: list[Point], most: int = POINTS) -> list[Point]:
+    return [points[number - 1] for number in spread(len(points), most)]
 
 
 def check_works(queue: Queue) -> None:
