@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import servers
 from tests.nightly import by_night
-from tests.servers import KINDS, Kind, only
+from tests.servers import Kind, only
 
 ROOT = Path(__file__).parent.parent
-ENGINES = [kind for kind in KINDS if kind.name in ("sqlite", "postgresql", "mariadb")]
+ENGINES = [kind for kind in servers.KINDS if kind.name in ("sqlite", "postgresql", "mariadb")]
 # Kinds of actions that need no private server, and take no longer than the round itself.
 KINDS = "many,large,late,take,fail,release,delay,keys,kill,stop,step"
 
