@@ -294,13 +294,18 @@ def test_columns_that_come_and_go(rows: Any, sink: Any, lake: Lake, batch: Batch
     assert len(found(lake, sink)) == 40
 
 
-def test_every_type_is_read_back(spark: Any, sink: Any, lake: Lake, batch: Batch) -> None:
+def of_every_type(spark: Any) -> Any:
+    """A row with values, and one with nulls."""
     one = spark.sql("""select 1 as n, 2L as long, 1.5D as double, 2.25BD as dec, true as yes, 'é' as text,
         X'00ff' as bin, date'2026-01-02' as day, timestamp'2026-01-02 03:04:05.678901' as at,
         timestamp_ntz'2026-01-02 03:04:05' as local,
         array(named_struct('at', timestamp'2026-01-02 03:04:05', 'n', null)) as nested, map('a', 1) as pairs""")
     one = one.withColumn("nested", f.col("nested").cast("array<struct<at: timestamp, n: int>>"))
-    both = one.unionByName(one.select(f.lit(2).alias("n")), allowMissingColumns=True)
+    return one.unionByName(one.select(f.lit(2).alias("n")), allowMissingColumns=True)
+
+
+def test_every_type_is_read_back(spark: Any, sink: Any, lake: Lake, batch: Batch) -> None:
+    both = of_every_type(spark)
     sink.write(both, batch)
     # By Arrow from the files: PyIceberg itself reads a null as an empty list.
     assert pq.read_table(lake.files(sink)).sort_by("n").to_pylist() == both.toArrow().sort_by("n").to_pylist()

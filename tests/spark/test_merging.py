@@ -24,7 +24,7 @@ from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline import Archive, ToDelta, merging, run
 from tablequeue.spark.pipeline.file import load
 from tablequeue.spark.pipeline.sinks import Batch
-from tests.spark.test_lakes import between
+from tests.spark.test_lakes import between, of_every_type
 from tests.support import refuses
 
 
@@ -86,6 +86,15 @@ def test_columns_that_come_and_go(spark: Any, sink: ToDelta, batch: Batch) -> No
         ("old", None),
         (None, None),
     ]
+
+
+def test_every_type_is_merged(spark: Any, sink: ToDelta, batch: Batch) -> None:
+    sink.write(spark.range(0).select(f.col("id").cast("int").alias("n")), batch)
+    rows = of_every_type(spark)
+    for number in (1, 2):
+        sink.write(rows, replace(batch, number=number))
+        found = DeltaTable(sink.path).to_pyarrow_table().sort_by("n").to_pylist()
+        assert found == rows.toArrow().sort_by("n").to_pylist()
 
 
 def test_what_is_refused(spark: Any, sink: ToDelta, batch: Batch) -> None:

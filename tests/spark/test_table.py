@@ -15,6 +15,7 @@ from sqlalchemy.dialects import mysql
 
 import tablequeue
 from tablequeue import Database
+from tablequeue.bulk import user_tables
 from tablequeue.errors import BadInput, PipelineFailed
 from tablequeue.spark.pipeline import FromQueue, ToTable, run
 from tablequeue.spark.pipeline.file import load
@@ -93,17 +94,27 @@ def small(tmp_path: Path) -> Iterator[Database]:
         yield database
 
 
-def test_a_table_in_another_database(spark: Any, small: Database, tmp_path: Path) -> None:
+def test_a_table_in_another_database(
+    spark: Any, small: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     shop = Place(url, None)
     table = made(shop, sa.Column("name", sa.String(10)))
     place = Place(small.engine.url.render_as_string(), None)
     pipeline = named.pipeline(place)
-    pipeline.stage(FromQueue("raw"), ToTable("orders", ["id"], url=url), name="keep")(
+    pipeline.stage(FromQueue("raw", 4), ToTable("orders", ["id"], url=url), name="keep")(
         lambda messages: messages.select("id", f.lit("a").alias("name"))
     )
+    compare, looks = user_tables.compare, list[str]()
+
+    def counted(database: Any, table: str, *given: Any) -> Any:
+        looks.append(table)
+        return compare(database, table, *given)
+
+    monkeypatch.setattr(user_tables, "compare", counted)
     run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
     assert rows_of(shop, table) == [(n, "a") for n in range(1, 11)]
+    assert looks == ["orders"], "once in a run of three batches"
     assert "tq__writers" not in sa.inspect(small.engine).get_table_names()
 
 

@@ -61,7 +61,9 @@ class Orders:
     ) -> bool:
         """Write rows, each part by an attempt of its own. `fails` runs before they are put."""
         words = {each.name: str(each.type) for each in schema}
-        with user_tables.writing(self.db, self.name, self.place.schema, key, schema, words) as write:
+        with user_tables.writing(
+            self.db, user_tables.compare(self.db, self.name, self.place.schema, key, schema, words)
+        ) as write:
             staged = {uuid4().hex: rows for rows in parts}
             for attempt, rows in staged.items():
                 columns = [
@@ -465,7 +467,9 @@ def test_nested_values_go_into_json_or_text(empty: Orders) -> None:
     empty.make(sa.Column("id", sa.BigInteger, primary_key=True), sa.Column("name", sa.JSON))
     nested = pa.schema([("id", pa.int64()), ("name", pa.list_(pa.int64()))])
     words = dict.fromkeys(nested.names, "array<bigint>")
-    with user_tables.writing(empty.db, "orders", empty.place.schema, ["id"], nested, words) as write:
+    with user_tables.writing(
+        empty.db, user_tables.compare(empty.db, "orders", empty.place.schema, ["id"], nested, words)
+    ) as write:
         assert write.schema.field("name").type == pa.string()
 
 

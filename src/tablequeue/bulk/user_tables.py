@@ -1,7 +1,7 @@
 """Writes of many processes into a table of the user: all rows of a batch are inserted at once, or none.
 
-This module never makes or changes the table. Before each batch, and before it stages anything, it reads the columns of
-the table and compares them with the rows by name and type.
+This module never makes or changes the table. Before the first batch of a run, it reads the columns of the table and
+compares them with the rows by name and type. If the table changes later, the database refuses what does not fit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Write:
 
     schema     the columns of the rows, in the order of `rows`.
     required   the columns that may not be null.
-    id         a hexadecimal id.
+    id         a hexadecimal id; empty before `writing`.
     """
 
     rows: Rows
@@ -64,21 +64,88 @@ class Write:
         return f"{self.rows.schema}.{self.rows.table}"
 
 
-@contextmanager
-def writing(
+def compare(
     database: Database, table: str, schema: str | None, key: Sequence[str], given: pa.Schema, words: Mapping[str, str]
-) -> Iterator[Write]:
-    """Begin a write of rows with these columns. At the end of the block, drop the staged rows.
+) -> Write:
+    """Compare the columns of rows with the table, for writes of such rows.
 
     schema   the schema of the table; None: the schema of the connection.
     key      the columns by which a row replaces an existing row; none: rows are inserted.
     given    the columns of the rows. A nested value is stored, as JSON, in a column of JSON or of text.
     words    the types of the rows' columns, as errors name them.
 
-    `BadInput` if the rows do not fit the table, and `BadName` for names that cannot be written in SQL: then nothing was
-    staged. A crash in the block leaves a table of staged rows, which a write drops a day later.
+    `BadInput` for the first thing that does not fit, and `BadName` for names that cannot be written in SQL.
     """
-    write = _checked(database, table, schema, key, given, words)
+    runner, part = _engine_of(database)
+    try:
+        found = sa.inspect(database.engine)
+        place = schema or found.default_schema_name or ""
+        columns: dict[str, Any] = {each["name"]: each for each in found.get_columns(table, place)}
+        unique: list[Sequence[str | None]] = [found.get_pk_constraint(table, place)["constrained_columns"]]
+        unique += [each["column_names"] for each in found.get_unique_constraints(table, place)]
+        unique += [
+            each["column_names"]
+            for each in found.get_indexes(table, place)
+            if each["unique"] and not any(name.endswith("_where") for name in each.get("dialect_options", ()))
+        ]
+    except sa.exc.NoSuchTableError:
+        raise BadInput(
+            f"There is no table {table} in the schema {place}.",
+            "Make it by your own migrations; if it is in another schema, name that: ToTable(..., schema=...).",
+        ) from None
+    except sa.exc.DBAPIError as error:
+        raise (runner.engine.translate(error.orig) if isinstance(error.orig, Exception) else None) or error from error
+    name_of_table = f"{place}.{table}"
+    for name in given.names:
+        if given.names.count(name) > 1:
+            raise BadInput(f"The rows have two columns {name}.", "Leave one out, or rename it.")
+        if name not in columns:
+            raise BadInput(
+                f"The table {name_of_table} has no column {name}.",
+                f"Leave it out, or add it by your own migrations; columns are: {', '.join(columns)}.",
+            )
+        if "computed" in columns[name] or (columns[name].get("identity") or {}).get("always"):
+            raise BadInput(
+                f"The column {name} of the table {name_of_table} always gets its value from the database.",
+                "Leave it out of the rows.",
+            )
+        kind: Any = columns[name]["type"]
+        if not _fits(given.field(name).type, kind, part):
+            raise BadInput(
+                f"The column {name} is a {words[name]}, and in the table {name_of_table} it is {kind!r}.",
+                "Cast it in the stage; docs/pipelines.md says which types fit.",
+            )
+    required = {
+        name
+        for name, each in columns.items()
+        if not each["nullable"] and "computed" not in each and "identity" not in each
+    }
+    for name in sorted(required - {*given.names}):
+        numbered = columns[name].get("autoincrement") is True or columns[name].get("primary_key") == 1  # of SQLite
+        if columns[name]["default"] is None and not numbered:
+            raise BadInput(
+                f"The column {name} of the table {name_of_table} may not be null and has no default, and the rows "
+                "lack it.",
+                "Add it to the rows, or give it a default by your own migrations.",
+            )
+    for name in key:
+        if name not in given.names:
+            raise BadInput(f"The column {name} of the key is not in the rows.", "Add it.")
+    if key and all({*key} != {*each} for each in unique):
+        raise BadInput(
+            f"The table {name_of_table} has no unique index of exactly {', '.join(key)}.",
+            "Add one by your own migrations, or name the columns of one as key.",
+        )
+    return Write(Rows(place, table, tuple(given.names), tuple(key)), _staged(given), frozenset(required | {*key}), "")
+
+
+@contextmanager
+def writing(database: Database, compared: Write) -> Iterator[Write]:
+    """Begin a write of rows that were compared with their table. At the end of the block, drop the staged rows.
+
+    A crash in the block leaves a table of staged rows, which a write drops a day later.
+    """
+    write = replace(compared, id=uuid4().hex)
 
     def make(engine: Engine, cursor: Cursor, table: UserTable, params: Params) -> list[str]:
         if not engine.catalogue.has_table(cursor, engine.shared, {"table": table.writes}):
@@ -209,75 +276,6 @@ def _check_values(write: Write, part: UserTables, name: str, column: pa.Array) -
         raise BadInput(
             f"The column {name} has NaN or infinity, which the database cannot hold.", "Make it null in the stage."
         )
-
-
-def _checked(
-    database: Database, table: str, schema: str | None, key: Sequence[str], given: pa.Schema, words: Mapping[str, str]
-) -> Write:
-    """Compare rows with the table. Raise `BadInput` for the first thing that does not fit."""
-    runner, part = _engine_of(database)
-    try:
-        found = sa.inspect(database.engine)
-        place = schema or found.default_schema_name or ""
-        columns: dict[str, Any] = {each["name"]: each for each in found.get_columns(table, place)}
-        unique: list[Sequence[str | None]] = [found.get_pk_constraint(table, place)["constrained_columns"]]
-        unique += [each["column_names"] for each in found.get_unique_constraints(table, place)]
-        unique += [
-            each["column_names"]
-            for each in found.get_indexes(table, place)
-            if each["unique"] and not any(name.endswith("_where") for name in each.get("dialect_options", ()))
-        ]
-    except sa.exc.NoSuchTableError:
-        raise BadInput(
-            f"There is no table {table} in the schema {place}.",
-            "Make it by your own migrations; if it is in another schema, name that: ToTable(..., schema=...).",
-        ) from None
-    except sa.exc.DBAPIError as error:
-        raise (runner.engine.translate(error.orig) if isinstance(error.orig, Exception) else None) or error from error
-    name_of_table = f"{place}.{table}"
-    for name in given.names:
-        if given.names.count(name) > 1:
-            raise BadInput(f"The rows have two columns {name}.", "Leave one out, or rename it.")
-        if name not in columns:
-            raise BadInput(
-                f"The table {name_of_table} has no column {name}.",
-                f"Leave it out, or add it by your own migrations; columns are: {', '.join(columns)}.",
-            )
-        if "computed" in columns[name] or (columns[name].get("identity") or {}).get("always"):
-            raise BadInput(
-                f"The column {name} of the table {name_of_table} always gets its value from the database.",
-                "Leave it out of the rows.",
-            )
-        kind: Any = columns[name]["type"]
-        if not _fits(given.field(name).type, kind, part):
-            raise BadInput(
-                f"The column {name} is a {words[name]}, and in the table {name_of_table} it is {kind!r}.",
-                "Cast it in the stage; docs/pipelines.md says which types fit.",
-            )
-    required = {
-        name
-        for name, each in columns.items()
-        if not each["nullable"] and "computed" not in each and "identity" not in each
-    }
-    for name in sorted(required - {*given.names}):
-        numbered = columns[name].get("autoincrement") is True or columns[name].get("primary_key") == 1  # of SQLite
-        if columns[name]["default"] is None and not numbered:
-            raise BadInput(
-                f"The column {name} of the table {name_of_table} may not be null and has no default, and the rows "
-                "lack it.",
-                "Add it to the rows, or give it a default by your own migrations.",
-            )
-    for name in key:
-        if name not in given.names:
-            raise BadInput(f"The column {name} of the key is not in the rows.", "Add it.")
-    if key and all({*key} != {*each} for each in unique):
-        raise BadInput(
-            f"The table {name_of_table} has no unique index of exactly {', '.join(key)}.",
-            "Add one by your own migrations, or name the columns of one as key.",
-        )
-    return Write(
-        Rows(place, table, tuple(given.names), tuple(key)), _staged(given), frozenset(required | {*key}), uuid4().hex
-    )
 
 
 def _staged(given: pa.Schema) -> pa.Schema:

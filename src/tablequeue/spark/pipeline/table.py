@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from tablequeue.bulk import user_tables
 from tablequeue.bulk.user_tables import Write
+from tablequeue.database import Database
 from tablequeue.errors import BadInput
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline.files import column
@@ -69,9 +70,7 @@ class ToTable:
     def write(self, rows: DataFrame, batch: Batch) -> None:
         options = self._elsewhere or batch.options
         database = Options.of_database(options).connect() if self._elsewhere else batch.database
-        given = _schema(rows)
-        words = {each.name: each.dataType.simpleString() for each in rows.schema}
-        with user_tables.writing(database, self.table, self.schema, self.key, given, words) as write:
+        with user_tables.writing(database, self._compared(rows, database, batch)) as write:
             values = [
                 f.to_json(column(each.name), _WITH_NULLS) if isinstance(each.dataType, _NESTED) else column(each.name)
                 for each in rows.schema
@@ -80,6 +79,16 @@ class ToTable:
             staged = numbered.mapInArrow(partial(_stage, options, write), _RETURNS).collect()
             name = f"{batch.writer} {write.target}"
             user_tables.put(database, write, {each.attempt: each.rows for each in staged}, name, batch.number)
+
+    def _compared(self, rows: DataFrame, database: Database, batch: Batch) -> Write:
+        """Compare the rows with the table, once in a run."""
+        given = _schema(rows)
+        before, write = batch.known.get(self.target, (None, None))
+        if before != given:
+            words = {each.name: each.dataType.simpleString() for each in rows.schema}
+            write = user_tables.compare(database, self.table, self.schema, self.key, given, words)
+            batch.known[self.target] = given, write
+        return write
 
 
 def _schema(rows: DataFrame) -> pa.Schema:
