@@ -42,12 +42,12 @@ def test_a_history_that_is_kept_for_ever(db: Database, monkeypatch: pytest.Monke
     assert words(db.doctor(), "young") == ""
 
 
-def test_places_that_stay_occupied(db: Database) -> None:
+def test_a_limit_that_stays_reached(db: Database) -> None:
     queue = db.create_queue("work", concurrency=1, lease=0.001)
     queue.push_many([1, 2])
-    assert not [each for each in db.doctor("work") if "places" in each.cause]
+    assert not [each for each in db.doctor("work") if "The limit of" in each.cause]
     assert queue.pop(lease=60)
-    assert [each for each in db.doctor("work") if "All of its 1 places" in each.cause]
+    assert [each for each in db.doctor("work") if "The limit of 1 in progress" in each.cause]
 
 
 def test_groups_that_stay_at_their_limit(db: Database) -> None:

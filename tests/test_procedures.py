@@ -16,8 +16,8 @@ from tablequeue import ALL, Backoff, Database, NewMessage, Queue, errors
 from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.ext import context_of
+from tablequeue.model.attempts import LONGEST_ERROR, error_text
 from tablequeue.model.definition import Delivery
-from tablequeue.model.message import LONGEST_ERROR, error_text
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place, only
 from tests.sessions import Session, call, engine_of, made, session, transaction

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tablequeue.consumer import Consumer
     from tablequeue.database import Database, connect
     from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
+    from tablequeue.model.attempts import AttemptError
     from tablequeue.model.batch import BatchProgress, OnDead
     from tablequeue.model.connection import Connection
     from tablequeue.model.definition import (
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         SubscriptionDefinition,
         TopicDefinition,
     )
-    from tablequeue.model.message import AttemptError, Claim, Message, NewMessage
+    from tablequeue.model.message import Claim, Message, NewMessage
     from tablequeue.model.options import QueueOptions, SubscriptionOptions, TopicOptions
     from tablequeue.model.pacing import Backoff, Duration, Rate
     from tablequeue.model.payload import Unreadable
@@ -49,7 +50,8 @@ _NAMES = {
     "model.connection": "Connection",
     "model.definition": "Definition Delivery History Keep Order PayloadType SubscriptionDefinition TopicDefinition",
     "errors": "Cancelled Empty LeaseLost TablequeueError",
-    "model.message": "AttemptError Claim Message NewMessage",
+    "model.attempts": "AttemptError",
+    "model.message": "Claim Message NewMessage",
     "verbs.batches": "Batch OpenBatch",
     "verbs.cancel": "Cancellation",
     "verbs.doctor": "Finding",

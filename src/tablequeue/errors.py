@@ -216,3 +216,7 @@ __all__ = [
     "TablequeueError",
     "Unreachable",
 ]
+
+
+TRANSIENT = (ConnectionLost, Unreachable, Locked, Conflict, Full, ReadOnly)
+"""The errors after which the same call may succeed later: the database is away, full, or locked by another program."""

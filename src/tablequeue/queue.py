@@ -23,8 +23,8 @@ from tablequeue.verbs.move_between import Moved
 from tablequeue.verbs.push import OnConflict, Options
 
 
-class PushOptions(TypedDict, total=False):
-    """The options that `Queue.push` and `Queue.push_many` have in common; `Queue.push` explains them."""
+class MessageOptions(TypedDict, total=False):
+    """The options of a push about its messages; `Queue.push` explains them."""
 
     delay: Duration | None
     due: datetime | None
@@ -35,8 +35,13 @@ class PushOptions(TypedDict, total=False):
     expires: Duration | None
     after: Iterable[Dependency] | None
     on_dead: OnDead
-    connection: Connection | None
     now: datetime | None
+
+
+class PushOptions(MessageOptions, total=False):
+    """The options that `Queue.push` and `Queue.push_many` have in common; `Queue.push` explains them."""
+
+    connection: Connection | None
 
 
 class Queue(Consumer):
@@ -353,4 +358,4 @@ class Queue(Consumer):
         )
 
 
-__all__ = ["OnConflict", "PushOptions", "Queue"]
+__all__ = ["MessageOptions", "OnConflict", "PushOptions", "Queue"]

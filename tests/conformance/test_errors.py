@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tablequeue import Backoff, Claim, Database, Message, Queue, Rate
 from tablequeue.ext import context_of
-from tablequeue.model.message import ERROR_ENDS, LONGEST_ERROR
+from tablequeue.model.attempts import ERROR_ENDS, LONGEST_ERROR
 from tests import checks
 from tests.servers import Kind, Place
 from tests.support import at, claimed, design_group, found

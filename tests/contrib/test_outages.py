@@ -23,8 +23,8 @@ from tablequeue.contrib import outages
 from tablequeue.contrib.kombu import store
 from tablequeue.contrib.outages import consuming
 from tablequeue.contrib.taskiq import ResultBackend
+from tablequeue.model import pacing
 from tablequeue.sqs import app
-from tablequeue.worker import fetcher
 from tests.contrib.kombu.checks import bodies, consumer, drain, publish
 from tests.contrib.urls import url_of
 from tests.servers import Place, Server
@@ -38,7 +38,7 @@ LEASE = 0.5
 
 @pytest.fixture
 def url(own_place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:  # noqa: F811
-    monkeypatch.setattr(fetcher, "BACKOFF", (0.01, 0.1))
+    monkeypatch.setattr(pacing, "BACKOFF", (0.01, 0.1))
     with url_of(own_place) as url:
         yield url
 

@@ -24,7 +24,7 @@ from tablequeue.bulk.archive import archive
 from tablequeue.bulk.identity import identity_of
 from tablequeue.errors import ArchiveRefused, BadInput, QueueNotFound
 from tablequeue.ext import context_of
-from tablequeue.model.message import load_errors
+from tablequeue.model.attempts import load_errors
 from tablequeue.model.payload import load_headers
 from tests import archiving
 from tests.crowd import answer, started

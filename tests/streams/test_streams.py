@@ -19,7 +19,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused, TablequeueError
 from tablequeue.ext import context_of
-from tablequeue.model.message import LONGEST_ERROR
+from tablequeue.model.attempts import LONGEST_ERROR
 from tablequeue.verbs.after import follow
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, design_group, refuses, with_parts

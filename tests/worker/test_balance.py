@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tablequeue.model.pacing import backoff
 from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Snapshot, desired, share, startable
-from tablequeue.worker.fetcher import backoff
 
 pytestmark = pytest.mark.quick
 

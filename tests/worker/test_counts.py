@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tablequeue.worker import Handler, Worker, completer, fetcher
+from tablequeue.model import pacing
+from tablequeue.worker import Handler, Worker, completer
 from tablequeue.worker.heartbeat import Heartbeat
 from tests.servers import Kind, Place
 from tests.support import counts
@@ -27,7 +28,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher, "BACKOFF", (0.001, 0.01))
+    monkeypatch.setattr(pacing, "BACKOFF", (0.001, 0.01))
 
 
 def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = None) -> None:

@@ -118,7 +118,7 @@ def check_unfinished(db: Database, queue: Queue) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Completer, "_call_until_answered", finish_later)
-        patch.setattr(fetcher, "UNFINISHED_SHARE", 0)
+        patch.setattr(fetcher, "UNFINISHED_FRACTION", 0)
         patch.setattr(fetcher, "MOST_PREFETCHED", 5)
         with working(worker, db, drain=True):
             until(stands, "the worker pops no more")

@@ -12,8 +12,9 @@ import pytest
 
 from tablequeue import Claim, Database
 from tablequeue.ext import context_of, waiter_of
+from tablequeue.model import pacing
 from tablequeue.verbs import schedule
-from tablequeue.worker import Finished, Handler, Outcome, Worker, fetcher, worker
+from tablequeue.worker import Finished, Handler, Outcome, Worker, worker
 from tablequeue.worker.health import health
 from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.schedule import RETRY, Schedule, Scheduler
@@ -155,7 +156,7 @@ def test_a_worker_goes_on_when_the_server_is_back(
     own_place: Place,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetcher, "BACKOFF", (0.01, 0.1))
+    monkeypatch.setattr(pacing, "BACKOFF", (0.01, 0.1))
     queue = own_place.open().create_queue("work", lease=1)
     queue.push_many(range(50))
     begun = Event()

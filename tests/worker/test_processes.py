@@ -16,8 +16,9 @@ import pytest
 
 from tablequeue import Backoff, Database, Delivery, Queue
 from tablequeue.errors import BadInput, HandlerFailed
+from tablequeue.model import pacing
 from tablequeue.model.payload import DEEPEST
-from tablequeue.worker import Handler, Worker, child, fetcher, processes
+from tablequeue.worker import Handler, Worker, child, processes
 from tests.servers import Place, only
 from tests.support import counts, found, refuses
 from tests.worker import reluctant
@@ -36,7 +37,7 @@ def queue(db: Database) -> Queue:
 
 @pytest.fixture
 def trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trouble:
-    monkeypatch.setattr(fetcher, "BACKOFF", (0.001, 0.01))
+    monkeypatch.setattr(pacing, "BACKOFF", (0.001, 0.01))
     monkeypatch.setenv(reluctant.FOLDER, str(tmp_path))
     return lambda word: monkeypatch.setenv(reluctant.TROUBLE, word)
 

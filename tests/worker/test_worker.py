@@ -17,7 +17,7 @@ from tablequeue import Backoff, Claim, Database, Queue
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aio.threads import Threads
 from tablequeue.errors import BadInput, QueueNotFound
-from tablequeue.model.message import LONGEST_ERROR
+from tablequeue.model.attempts import LONGEST_ERROR
 from tablequeue.worker import Handler, Retry, Snooze, Worker, fetcher
 from tablequeue.worker.handler import import_target
 from tests.servers import KINDS, Place, only

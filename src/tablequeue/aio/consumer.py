@@ -17,9 +17,10 @@ from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.consumer import Consumer
 from tablequeue.errors import Empty, TablequeueError
 from tablequeue.ext import context_of
+from tablequeue.model.attempts import AttemptError
 from tablequeue.model.connection import Connection
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import AttemptError, Claim, checked_claims
+from tablequeue.model.message import Claim, checked_claims
 from tablequeue.model.pacing import Duration, in_seconds
 from tablequeue.observe import telemetry
 from tablequeue.verbs import finish

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tablequeue.model.message import error_text
+from tablequeue.model.attempts import error_text
 
 # Maximum characters of all errors: as JSON and as a value in a statement, a character has seven bytes at most.
 MOST = 2 << 20

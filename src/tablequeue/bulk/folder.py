@@ -80,7 +80,7 @@ def check_owner(found: Identity, owner: Identity, place: Path | str, said_in: st
     if found != owner:
         raise BadInput(
             f"{place} has the messages of the table {found.table} of the database with the identity {found.database}, "
-            f"not those of {owner.table} of {owner.database}.",
+            f"not the messages of the table {owner.table} of the database {owner.database}.",
             f"Name another place; if the database was declared a copy by mistake, correct {said_in}.",
         )
 

@@ -230,7 +230,7 @@ def check_staged(there: int, expected: int, what: str = "messages") -> None:
     """Raise `DatabaseError` if the server has lost staged messages."""
     if there != expected:
         raise DatabaseError(
-            f"Of {expected} staged {what} {there} are there: the server lost some in a crash, or the write took "
+            f"The server has only {there} of {expected} staged {what}: it lost some in a crash, or the write took "
             "longer than a day. Nothing was written.",
             "Write it again.",
         )

@@ -1,5 +1,7 @@
 """Streams: batches of a queue that can be read again until their results are safe elsewhere. Spark reads by them.
 
+Over 400 lines, because every function here is a step on the same row, under the same lock.
+
 A stream numbers its batches. `advance(n)` says that batch n is safe: it is completed, with all before it, and the next
 one is claimed. So at most one batch is open. Its messages have no lease: they stay the stream's, whatever crashes,
 until the stream advances or somebody releases them. Each step commits under the lock of the stream's row. The row also
@@ -113,7 +115,7 @@ class Stream:
             row = _locked(engine, cursor, table, params, None)
             if row.token is None or row.batch != number:
                 raise StreamRefused(
-                    f"Batch {number} of the stream {self.name!r} is to be read again, and was completed or released "
+                    f"Batch {number} of the stream {self.name!r} is needed again, and was completed or released "
                     "already.",
                     "Go on from the latest checkpoint, or use a new one.",
                 )
@@ -322,13 +324,13 @@ def _complete(
         row = _locked(engine, cursor, table, params, epoch)
         if upto < row.completed:
             raise StreamRefused(
-                f"The stream {stream!r} is asked for what follows batch {upto}, and has completed batch "
+                f"The stream {stream!r} is asked for the batch after {upto}, and has completed batch "
                 f"{row.completed}: the checkpoint is older than the queue, or the messages of a batch were released.",
-                "Go on from the latest checkpoint, or use a new one, which begins with what is in the queue now.",
+                "Go on from the latest checkpoint, or use a new one, which begins with the present messages.",
             )
         if upto > row.batch:
             raise StreamRefused(
-                f"The stream {stream!r} is asked for what follows batch {upto}, and the last that it claimed is "
+                f"The stream {stream!r} is asked for the batch after {upto}, and the last that it claimed is "
                 f"{row.batch}: the database is older than the checkpoint.",
                 "Use a new checkpoint.",
             )
@@ -361,7 +363,7 @@ def _check_token(stream: str, batch: int, there: str, given: str | None) -> None
         raise StreamRefused(
             f"Batch {batch} of the stream {stream!r} is not the one that the checkpoint knows: it is of a copy of the "
             "database, or the database was restored from a backup.",
-            "Name the right database, or use a new checkpoint, which begins with what is in the queue now.",
+            "Name the right database, or use a new checkpoint, which begins with the present messages.",
         )
 
 

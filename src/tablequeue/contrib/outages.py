@@ -9,7 +9,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from tablequeue.aio.consumer import AsyncClaim, AsyncConsumer
-from tablequeue.worker.fetcher import TRANSIENT, backoff
+from tablequeue.errors import TRANSIENT
+from tablequeue.model.pacing import backoff
 
 logger = logging.getLogger("tablequeue.contrib")
 

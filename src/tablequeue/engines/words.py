@@ -10,8 +10,8 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import ready_states
+from tablequeue.model.attempts import ERROR_ENDS, FIRST_ERRORS, LAST_ERRORS, LONGEST_ERROR, MOST_ERRORS
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import ERROR_ENDS, FIRST_ERRORS, LAST_ERRORS, LONGEST_ERROR, MOST_ERRORS
 from tablequeue.model.names import CATALOGUE, HISTORY, MOVING, PART
 from tablequeue.model.states import HEAD_STATES, STATES, WAITING_STATES
 

@@ -13,8 +13,8 @@ class Origin(NamedTuple):
     """Where a dead letter in another queue came from."""
 
     queue: str
-    table: str | None
-    """The table of the queue, which it keeps when it is renamed; None of a message that older versions have moved."""
+    table: str
+    """The table of the queue, which it keeps when it is renamed."""
     id: int
     attempts: int
     key: str | None
@@ -24,11 +24,7 @@ class Origin(NamedTuple):
         """Return the origin of a message, from its headers. None if it was pushed to the queue."""
         header: Any = headers.get(ORIGIN)
         match header:
-            case {"queue": str(queue), "id": int(id), "key": str() | None as key}:
+            case {"queue": str(queue), "table": str(table), "id": int(id), "key": str() | None as key}:
                 attempts = header.get("attempts")
-                return cls(queue, header.get("table"), id, attempts if isinstance(attempts, int) else 0, key)
+                return cls(queue, table, id, attempts if isinstance(attempts, int) else 0, key)
         return None
-
-    def is_from(self, name: str, table: str) -> bool:
-        """Whether it is the queue of that name, or of that table if the origin has one."""
-        return self.queue == name if self.table is None else self.table == table

@@ -17,6 +17,14 @@ LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
 LONGEST = 3.2e9
 """The longest duration, 100 years in seconds: what every engine can add to its clock."""
+BACKOFF = (0.1, 5.0)
+"""Seconds before the next try after a transient error, doubling from the first to the last."""
+
+
+def backoff(failures: int) -> float:
+    """Return the seconds to wait before the next try, after this number of failures in a row."""
+    first, last = BACKOFF
+    return min(first * 2.0 ** min(failures - 1, 100), last)  # an outage may be long
 
 
 def in_seconds(duration: Duration) -> float:

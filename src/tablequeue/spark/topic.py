@@ -294,7 +294,7 @@ def _topic(database: Database, name: str, table: str) -> Topic:
 
 def _created_again(name: str) -> StreamRefused:
     return StreamRefused(
-        f"The topic {name!r} was dropped and created again: the offsets are those of the one before.",
+        f"The topic {name!r} was dropped and created again: the offsets belong to the earlier topic.",
         "Use a new checkpoint.",
     )
 

@@ -41,7 +41,7 @@ class Hosted:
     def origin_of(self, headers: Mapping[str, Any]) -> Origin | None:
         """Return the origin of a dead letter that was moved here; None for any other message."""
         origin = Origin.of(headers)
-        return None if origin is None or origin.is_from(self.queue.name, self.queue.table) else origin
+        return None if origin is None or origin.table == self.queue.table else origin
 
     @property
     def arn(self) -> str:
@@ -137,7 +137,7 @@ class Queues:
             hosted = await self.open(owner, name)
         except SqsError:
             return None
-        return hosted.seed if origin.is_from(hosted.queue.name, hosted.queue.table) else None
+        return hosted.seed if origin.table == hosted.queue.table else None
 
     def all(self) -> list[Hosted]:
         return [*self._open.values()]

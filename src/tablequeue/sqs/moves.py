@@ -18,13 +18,13 @@ from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
 from tablequeue.model.message import Message
+from tablequeue.model.pacing import backoff
 from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import PASSING, SqsError, bad_parameter, check_range
 from tablequeue.sqs.hosted import Hosted, label
 from tablequeue.sqs.queues import sources
 from tablequeue.sqs.urls import is_arn, of_arn
-from tablequeue.worker.fetcher import backoff
 
 log = logging.getLogger("tablequeue.sqs")
 

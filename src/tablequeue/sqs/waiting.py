@@ -14,8 +14,8 @@ from tablequeue.aio.consumer import AsyncClaim, waiter_of
 from tablequeue.aio.queue import AsyncQueue
 from tablequeue.aio.wait import AsyncWaiter
 from tablequeue.errors import LeaseLost, TablequeueError
+from tablequeue.model.pacing import backoff
 from tablequeue.sqs.errors import PASSING
-from tablequeue.worker.fetcher import backoff
 
 log = logging.getLogger("tablequeue.sqs")
 

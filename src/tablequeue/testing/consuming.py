@@ -14,7 +14,8 @@ from sqlalchemy.util import await_only
 
 from tablequeue.consumer import Consumer
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.model.message import Claim, Message, error_text
+from tablequeue.model.attempts import error_text
+from tablequeue.model.message import Claim, Message
 from tablequeue.worker.completer import calls, effective_of, log_failure
 from tablequeue.worker.ending import endings, picklable
 from tablequeue.worker.handler import Handler

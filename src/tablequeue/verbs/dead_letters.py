@@ -40,7 +40,7 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
         if holds:
             raise BadDefinition(
                 cause,
-                "Name another queue of the same payload, neither strict nor with groups, unless this one is so too.",
+                "Name a queue with the same payload; if this queue is not strict and has no groups, one without both.",
             )
 
 
@@ -83,7 +83,7 @@ def move_back(source: Context, target: Context, chosen: Callable[[Message, Origi
         keys = {
             id: origin.key
             for id, (message, origin) in origins.items()
-            if origin is not None and origin.is_from(table.name, table.table_name) and chosen(message, origin)
+            if origin is not None and origin.table == table.table_name and chosen(message, origin)
         }
         if keys:
             ids = target.engine.dump_ids([*keys])

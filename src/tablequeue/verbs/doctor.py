@@ -164,7 +164,7 @@ def _history(context: Context, now: Stats) -> Iterator[Words]:
     if age > keep + LATE:
         yield (
             f"Its history is behind its retention of {_hours(keep)}: the oldest message finished {_hours(age)} ago.",
-            "Have a consumer pop from it, which deletes what is too old; or call purge_history from time to time.",
+            "Have a consumer pop from it, which deletes old messages; or call purge_history from time to time.",
         )
 
 
@@ -182,10 +182,10 @@ def _concurrency(context: Context, now: Stats) -> Iterator[Words]:
         return
     if now.in_progress >= definition.concurrency and (now.oldest_age or 0) > definition.lease:
         yield (
-            f"All of its {definition.concurrency} places are occupied, and {now.ready} messages wait for one. The "
+            f"The limit of {definition.concurrency} in progress is reached, and {now.ready} messages wait. The "
             f"first of them was pushed {_hours(now.oldest_age or 0)} ago.",
             "If consumers are idle, look for messages that are held without work: peek(state='in_progress'), and "
-            "streams that are abandoned. Else the limit is too low for what is pushed.",
+            "streams that are abandoned. Else the limit is too low for the rate of pushes.",
         )
 
 
@@ -199,7 +199,7 @@ def _group_limits(context: Context, now: Stats) -> Iterator[Words]:
             f"Every group that has messages ready is at its limit, and {now.ready} messages wait. The first of them "
             f"was pushed {_hours(now.oldest_age or 0)} ago.",
             "If consumers are idle, look for messages that are held without work: peek(state='in_progress'), and "
-            "streams that are abandoned. Else per_group or group_rate is too low for what is pushed.",
+            "streams that are abandoned. Else per_group or group_rate is too low for the rate of pushes.",
         )
 
 
@@ -224,7 +224,7 @@ def _behind(context: Context) -> Iterator[Words]:
     elif lag.seconds is not None and lag.seconds > keep / 2:
         yield (
             f"It is {_hours(lag.seconds)} behind, and its topic drops messages after {_hours(keep)}: it does not get "
-            "those that are dropped.",
+            "the dropped messages.",
             "Start its consumers, or more of them.",
         )
 

@@ -11,8 +11,9 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.plan import Ways
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, LeaseLost
+from tablequeue.model.attempts import error_text
 from tablequeue.model.connection import Connection
-from tablequeue.model.message import Claim, checked_claims, checked_token, error_text
+from tablequeue.model.message import Claim, checked_claims, checked_token
 from tablequeue.model.pacing import Duration
 from tablequeue.model.states import FailedState
 from tablequeue.observe.counters import counters

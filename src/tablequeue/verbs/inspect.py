@@ -9,7 +9,8 @@ from typing import Any
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
-from tablequeue.model.message import Message, checked_id, load_errors
+from tablequeue.model.attempts import load_errors
+from tablequeue.model.message import Message, checked_id
 from tablequeue.model.pacing import Duration
 from tablequeue.model.payload import load_headers, load_or_show
 from tablequeue.model.states import STATES, LiveState

@@ -139,7 +139,10 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         )
     if mine.groups != theirs.groups:
         has, lacks = (name, other) if mine.groups else (other, name)
-        raise BadInput(f"The queue {has!r} has groups, and {lacks!r} has none.", "Move them between two of a kind.")
+        raise BadInput(
+            f"The queue {has!r} has groups, and {lacks!r} has none.",
+            "Move them between two queues with groups, or between two without.",
+        )
     if state is not None and state not in MOVED:
         raise BadInput(f"state is {state!r}.", f"Give one of: {', '.join(MOVED)}.")
     if mine.dependencies:

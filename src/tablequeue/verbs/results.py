@@ -32,7 +32,7 @@ KEEPS, WAITS = (
     )
     for elsewhere, here in (
         ("Leave the result out, or create a queue with results=True.", f"Leave the result out; or {_ON}"),
-        ("Create a queue with results=True.", f"A{_ON[1:]} It keeps those of messages that are finished then."),
+        ("Create a queue with results=True.", f"A{_ON[1:]} It keeps the results of messages that finish later."),
     )
 )
 _UNFINISHED = ("ready", "scheduled", "blocked", "in_progress")

@@ -13,8 +13,9 @@ from typing import Any
 from tablequeue.engines.params import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
+from tablequeue.model.attempts import stored_errors, with_error
 from tablequeue.model.connection import Connection
-from tablequeue.model.message import ID, PAYLOAD, stored_errors, with_error
+from tablequeue.model.message import ID, PAYLOAD
 from tablequeue.verbs.after import CHANGED, follow
 from tablequeue.verbs.context import Context
 

@@ -25,7 +25,7 @@ BACK_OFF = (0.002, 0.1)
 
 # Seconds between two looks while an open transaction pushes: a fraction of the time that it has been open, within
 # bounds. So a commit is seen late by that fraction at the most.
-PUSHING_SHARE = 0.25
+PUSHING_FRACTION = 0.25
 PUSHING_PAUSES = (0.002, 0.25)
 
 # Seconds between two looks of a consumer while a limit of the queue holds its messages back: the first pause, and the
@@ -194,7 +194,7 @@ class Waiter:
         if self._pushing_since is None:
             self._pushing_since = now
         shortest, longest = PUSHING_PAUSES
-        return min(max(shortest, (now - self._pushing_since) * PUSHING_SHARE), longest)
+        return min(max(shortest, (now - self._pushing_since) * PUSHING_FRACTION), longest)
 
     def _next_pause(self, listening: bool) -> float:
         self._pushing_since = None

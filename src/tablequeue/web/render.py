@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tablequeue.database import Database
+from tablequeue.model.attempts import AttemptError
 from tablequeue.model.batch import BatchProgress
-from tablequeue.model.message import AttemptError, Message
+from tablequeue.model.message import Message
 from tablequeue.model.names import subscription_of
 from tablequeue.model.payload import Unreadable, json_text
 from tablequeue.verbs.overview import Overview

@@ -18,7 +18,8 @@ from tablequeue.consumer import Consumer
 from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
 from tablequeue.ext import context_of
-from tablequeue.model.message import PAYLOAD, Claim, error_text
+from tablequeue.model.attempts import error_text
+from tablequeue.model.message import PAYLOAD, Claim
 from tablequeue.observe.telemetry import processing
 from tablequeue.worker.ending import picklable
 from tablequeue.worker.handler import Handler

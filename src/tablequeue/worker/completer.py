@@ -16,11 +16,12 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from tablequeue.consumer import Consumer
-from tablequeue.errors import LeaseLost, TablequeueError
+from tablequeue.errors import TRANSIENT, LeaseLost, TablequeueError
 from tablequeue.model.message import Claim
+from tablequeue.model.pacing import backoff
 from tablequeue.verbs.refusals import first_of
 from tablequeue.worker.ending import Ending
-from tablequeue.worker.fetcher import PREFETCH_SECONDS, TRANSIENT, Fetcher, backoff
+from tablequeue.worker.fetcher import PREFETCH_SECONDS, Fetcher
 from tablequeue.worker.pool import Assignment, SharedLease
 
 logger = logging.getLogger("tablequeue.worker")

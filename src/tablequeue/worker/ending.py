@@ -9,8 +9,9 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from tablequeue.errors import BadPayload
+from tablequeue.model.attempts import error_text
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import Claim, error_text
+from tablequeue.model.message import Claim
 from tablequeue.model.payload import dump_result
 from tablequeue.verbs.context import seconds
 from tablequeue.worker.outcome import DeadLetter, Done, Finished, Outcome, Retry, Snooze

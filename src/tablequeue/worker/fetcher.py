@@ -10,9 +10,10 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from tablequeue.consumer import Consumer
-from tablequeue.errors import Conflict, ConnectionLost, Full, Locked, ReadOnly, Unreachable
+from tablequeue.errors import TRANSIENT
 from tablequeue.ext import waiter_of
 from tablequeue.model.message import Claim
+from tablequeue.model.pacing import backoff
 from tablequeue.worker.balance import GROW_AFTER, Snapshot
 from tablequeue.worker.drain import Drain
 from tablequeue.worker.ending import Ending, endings, unbegun_endings
@@ -28,11 +29,7 @@ PREFETCH_SECONDS = 0.1
 MOST_PREFETCHED = 1000
 # The fraction of its lease for which a message may wait to be finished after its handler. After that no more messages
 # are popped.
-UNFINISHED_SHARE = 1 / 8
-# Transient errors: the database is away, full, or locked by another program.
-TRANSIENT = (ConnectionLost, Unreachable, Locked, Conflict, Full, ReadOnly)
-# Seconds before the next try after such an error, doubling from the first to the last.
-BACKOFF = (0.1, 5.0)
+UNFINISHED_FRACTION = 1 / 8
 
 
 class Load(NamedTuple):
@@ -156,7 +153,9 @@ class Fetcher:
     def await_consumers(self, deadline: float) -> bool:
         """After `stop`: wait until all handlers have ended. Returns whether they have."""
         with self._state:
-            self._state.wait_for(self._all_ended, max(0, deadline - monotonic()))
+            self._state.wait_for(
+                lambda: all(assignment.ended for assignment in self._assignments), max(0, deadline - monotonic())
+            )
             self._closed = True
         self._take_back()
         return not self._running
@@ -321,7 +320,7 @@ class Fetcher:
         """Return whether messages end faster than they are finished, so that leases could expire in the meantime."""
         if not self._leased:
             return False
-        since = monotonic() - self.queue.definition.lease * UNFINISHED_SHARE
+        since = monotonic() - self.queue.definition.lease * UNFINISHED_FRACTION
         return any(one.ended_at is not None and one.ended_at < since for one in self._assignments)
 
     def _counts_for_limit(self) -> bool:
@@ -396,15 +395,6 @@ class Fetcher:
             with self._state:
                 self._state.notify_all()
 
-    def _all_ended(self) -> bool:
-        return all(assignment.ended for assignment in self._assignments)
-
     def _waiting(self) -> int:
         """Return how many assignments wait for a consumer, besides one for each consumer that will soon be ready."""
         return max(0, self.pool.waiting - self._starting)
-
-
-def backoff(failures: int) -> float:
-    """Return the seconds to wait after this number of failures in a row."""
-    first, last = BACKOFF
-    return min(first * 2.0 ** min(failures - 1, 100), last)  # an outage may be long

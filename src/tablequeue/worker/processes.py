@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 from threading import Condition, Event
 
-from tablequeue.errors import Cancelled
+from tablequeue.errors import TRANSIENT, Cancelled
+from tablequeue.model.pacing import backoff
 from tablequeue.worker.child import Address, Child, DiedAtStart, ProcessEnded, pickled
-from tablequeue.worker.fetcher import TRANSIENT, backoff
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
 from tablequeue.worker.pool import Assignment, PoolOwner, ThreadPool, TimedOut

@@ -11,12 +11,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from tablequeue.database import Database, destination
-from tablequeue.errors import BadInput, DriverMissing, TablequeueError
+from tablequeue.errors import TRANSIENT, BadInput, DriverMissing, TablequeueError
 from tablequeue.ext import context_of
 from tablequeue.model.connection import Connection
 from tablequeue.verbs import schedule as schedules
 from tablequeue.verbs.push import check_text
-from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.worker")
 

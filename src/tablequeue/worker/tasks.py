@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from tablequeue.errors import Cancelled
-from tablequeue.model.message import error_text
+from tablequeue.model.attempts import error_text
 from tablequeue.observe.telemetry import processing
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome

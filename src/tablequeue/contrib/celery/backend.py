@@ -27,8 +27,7 @@ from kombu.utils.functional import retry_over_time
 from tablequeue.contrib.celery.waiting import Waiting
 from tablequeue.contrib.kombu.store import gathered
 from tablequeue.contrib.task_results import Returned, Store, store_of
-from tablequeue.errors import TablequeueError
-from tablequeue.worker.fetcher import TRANSIENT
+from tablequeue.errors import TRANSIENT, TablequeueError
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from threading import Event, Lock
 from time import monotonic, sleep
 
 from tablequeue.contrib.task_results import CHANNELS, Store, channel
-from tablequeue.worker.fetcher import TRANSIENT
+from tablequeue.errors import TRANSIENT
 
 logger = logging.getLogger("tablequeue.contrib.celery")
 

@@ -19,7 +19,8 @@ from django.utils.module_loading import import_string
 from tablequeue.consumer import Consumer
 from tablequeue.contrib.django.compat import Task, TaskError, TaskResult, TaskResultStatus
 from tablequeue.ext import context_of
-from tablequeue.model.message import AttemptError, Claim, Message, traceback_of
+from tablequeue.model.attempts import AttemptError, traceback_of
+from tablequeue.model.message import Claim, Message
 from tablequeue.queue import Queue
 from tablequeue.worker.completer import EXPIRED
 

@@ -28,10 +28,10 @@ from tablequeue.contrib.django.compat import (
     task_finished,
     task_started,
 )
-from tablequeue.errors import LeaseLost
+from tablequeue.errors import TRANSIENT, LeaseLost
 from tablequeue.model.message import Claim
+from tablequeue.model.pacing import backoff
 from tablequeue.model.states import FailedState
-from tablequeue.worker.fetcher import TRANSIENT, backoff
 from tablequeue.worker.outcome import Finished
 
 logger = logging.getLogger("tablequeue.django")

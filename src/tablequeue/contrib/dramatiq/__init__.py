@@ -14,8 +14,8 @@ import dramatiq
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
 from tablequeue import Claim, Database, Queue, connect, errors
+from tablequeue.errors import TRANSIENT
 from tablequeue.ext import context_of, waiter_of
-from tablequeue.worker.fetcher import TRANSIENT
 
 
 class Broker(dramatiq.Broker):

@@ -6,10 +6,9 @@ See docs/fastapi.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import sqlalchemy as sa
 import sqlalchemy.orm
@@ -18,11 +17,8 @@ from fastapi import Depends
 from tablequeue import aio, connect
 from tablequeue.aio import AsyncQueue, AsyncTopic
 from tablequeue.errors import BadInput
-from tablequeue.model.batch import OnDead
-from tablequeue.model.pacing import Duration
-from tablequeue.queue import Queue
+from tablequeue.queue import MessageOptions, Queue
 from tablequeue.topic import Topic
-from tablequeue.verbs.dependencies import Dependency
 from tablequeue.verbs.push import OnConflict
 
 if TYPE_CHECKING:  # importing it needs greenlet, which only async sessions need
@@ -92,22 +88,8 @@ class Queues:
         return in_session
 
 
-class Options(TypedDict, total=False):
-    """The options of a push in a session: those of `Queue.push`, which explains them. A topic has group and headers."""
-
-    delay: Duration | None
-    due: datetime | None
-    priority: int | None
-    group: str | None
-    unique_for: Duration | None
-    headers: Mapping[str, Any] | None
-    expires: Duration | None
-    after: Iterable[Dependency] | None
-    on_dead: OnDead
-
-
-class WithKey(Options, total=False):
-    """The options of a push of one message."""
+class WithKey(MessageOptions, total=False):
+    """The options of a push of one message. A topic has group and headers."""
 
     key: str | None
 
@@ -130,11 +112,11 @@ class InSession:
 
     @overload
     def push_many(
-        self, payloads: Iterable[Any], *, on_conflict: Certain = "raise", **options: Unpack[Options]
+        self, payloads: Iterable[Any], *, on_conflict: Certain = "raise", **options: Unpack[MessageOptions]
     ) -> list[int]: ...
     @overload
     def push_many(
-        self, payloads: Iterable[Any], *, on_conflict: OnConflict, **options: Unpack[Options]
+        self, payloads: Iterable[Any], *, on_conflict: OnConflict, **options: Unpack[MessageOptions]
     ) -> list[int | None]: ...
     def push_many(self, payloads: Iterable[Any], **options: Any) -> Any:
         """Push messages as `Queue.push_many` does, and return their ids."""
@@ -159,11 +141,11 @@ class InAsyncSession:
 
     @overload
     async def push_many(
-        self, payloads: Iterable[Any], *, on_conflict: Certain = "raise", **options: Unpack[Options]
+        self, payloads: Iterable[Any], *, on_conflict: Certain = "raise", **options: Unpack[MessageOptions]
     ) -> list[int]: ...
     @overload
     async def push_many(
-        self, payloads: Iterable[Any], *, on_conflict: OnConflict, **options: Unpack[Options]
+        self, payloads: Iterable[Any], *, on_conflict: OnConflict, **options: Unpack[MessageOptions]
     ) -> list[int | None]: ...
     async def push_many(self, payloads: Iterable[Any], **options: Any) -> Any:
         """Push messages as `AsyncQueue.push_many` does, and return their ids."""

@@ -19,10 +19,9 @@ from kombu.utils.json import dumps, loads
 from tablequeue.contrib.kombu.registry import Binding
 from tablequeue.contrib.kombu.settings import Transient, seconds
 from tablequeue.contrib.kombu.store import Outgoing, Store
-from tablequeue.errors import LeaseLost, QueueNotFound
+from tablequeue.errors import TRANSIENT, LeaseLost, QueueNotFound
 from tablequeue.model.message import Claim
 from tablequeue.queue import Queue
-from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.contrib.kombu")
 

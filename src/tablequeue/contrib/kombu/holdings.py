@@ -10,10 +10,10 @@ from threading import Condition, Thread
 from time import monotonic
 from typing import NamedTuple
 
-from tablequeue.errors import LeaseLost, TablequeueError
+from tablequeue.errors import TRANSIENT, LeaseLost, TablequeueError
 from tablequeue.model.message import Claim
+from tablequeue.model.pacing import backoff
 from tablequeue.queue import Queue
-from tablequeue.worker.fetcher import TRANSIENT, backoff
 
 logger = logging.getLogger("tablequeue.contrib.kombu")
 

@@ -17,10 +17,10 @@ from tablequeue.contrib.kombu.channel import Channel, Receiver
 from tablequeue.contrib.kombu.holdings import Holdings
 from tablequeue.contrib.kombu.settings import Settings
 from tablequeue.contrib.kombu.store import store_of
-from tablequeue.errors import QueueNotFound, TablequeueError
+from tablequeue.errors import TRANSIENT, QueueNotFound, TablequeueError
 from tablequeue.ext import waiter_of
+from tablequeue.model.pacing import backoff
 from tablequeue.queue import Queue
-from tablequeue.worker.fetcher import TRANSIENT, backoff
 
 logger = logging.getLogger("tablequeue.contrib.kombu")
 

@@ -14,7 +14,7 @@ from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 from tablequeue import aio
 from tablequeue.contrib.outages import consuming, lasting
 from tablequeue.errors import BadInput, LeaseLost, QueueNotFound, TablequeueError
-from tablequeue.worker.fetcher import backoff
+from tablequeue.model.pacing import backoff
 
 logger = logging.getLogger("tablequeue.contrib.taskiq")
 

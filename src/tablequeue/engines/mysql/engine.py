@@ -38,8 +38,8 @@ from tablequeue.engines.poll import Poll
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Client, compile_text
 from tablequeue.errors import BadUrl, TablequeueError
+from tablequeue.model.attempts import FIRST_ERRORS, LAST_ERRORS
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import FIRST_ERRORS, LAST_ERRORS
 from tablequeue.model.names import PART
 
 # Error of an insert that waits too long for the lock of new ids. Hundreds of connections to a grouped queue cause it.

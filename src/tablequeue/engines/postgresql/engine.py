@@ -40,8 +40,9 @@ from tablequeue.engines.table import Table
 from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
 from tablequeue.engines.words import ending
 from tablequeue.errors import TablequeueError
+from tablequeue.model.attempts import FIRST_ERRORS, LAST_ERRORS
 from tablequeue.model.definition import Definition
-from tablequeue.model.message import DUE_AT, FIRST_ERRORS, ID, LAST_ERRORS
+from tablequeue.model.message import DUE_AT, ID
 from tablequeue.model.names import PART
 
 # A slot of 64 bits: two of 3,000,000 groups share one with a chance of one in 4,000,000.

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tablequeue.errors import BadInput
-from tablequeue.model.message import error_text
+from tablequeue.model.attempts import error_text
 from tablequeue.spark.values import DoesNotFit, fit
 
 ERROR = "error"

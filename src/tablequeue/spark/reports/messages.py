@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tablequeue.bulk import arrow
 from tablequeue.consumer import Consumer
 from tablequeue.ext import context_of
-from tablequeue.model.message import load_errors
+from tablequeue.model.attempts import load_errors
 from tablequeue.model.pacing import LARGEST
 from tablequeue.queue import Queue
 

@@ -1,7 +1,7 @@
 -- What becomes of a message: its errors, and its origin in another queue.
 
 -- name: errors_and
--- The errors of a row and one more, as `with_error` of model/message.py.
+-- The errors of a row and one more, as `with_error` of model/attempts.py.
 json_modify(
     case
         when (select count(*) from openjson(errors)) >= {most_errors} then (

@@ -1,7 +1,7 @@
 -- What becomes of a message: its errors, and its origin in another queue.
 
 -- name: errors_and
--- The errors of a row and one more, as `with_error` of model/message.py.
+-- The errors of a row and one more, as `with_error` of model/attempts.py.
 case
     when jsonb_array_length(errors) >= {most_errors}
         then jsonb_path_query_array(errors, '$[0 to {last_first}]')
