@@ -71,6 +71,7 @@ def test_the_first_example_runs_in_a_session_of_the_users(spark: Any, tmp_path: 
     assert printed_elsewhere("\n".join([session, place, read]), tmp_path) == "100"
 
 
+@pytest.mark.nightly  # each is a session of its own
 @pytest.mark.timeout(900)
 def test_an_import_gives_the_format_to_a_session_that_runs(spark: Any, tmp_path: Path) -> None:
     session, place, *_ = BLOCK.findall(PAGE.read_text("utf-8"))
