@@ -93,6 +93,7 @@ LEFT_OUT: dict[str, str] = {
     r"test_doctor\.py::test_(dead_rows|autovacuum)": POSTGRESQL,
     r"test_alter_tables\.py::test_killed_between": MARIADB,
     r"test_alter_tables\.py::test_a_mutant": "The mutant is a text without its trigger; not tried on SQL Server.",
+    r"test_procedures_that_wait\.py": "There a consumer waits for a notification of the server.",
     r"test_alter_tables\.py::test_(it_gives_up|another_queue|existing_procedures)": "Each of its waits has a limit; "
     "it has no procedures of such queues.",
     r"test_least_rights\.py::test_a_search_path": POSTGRESQL,
