@@ -224,6 +224,18 @@ def test_the_jitter_takes_at_most_its_share(db: Database) -> None:
     assert len(waits) == 20
 
 
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [("take", {}), ("take", {"history": "none"}), ("pop", {"delivery": "at_most_once"})],
+    ids=["take", "take without history", "pop at most once"],
+)
+def test_fair_groups_take_turns_where_a_claim_removes(db: Database, verb: str, options: dict[str, Any]) -> None:
+    queue = made(db, groups="fair", **options)
+    first, _, other = [queue.push(group, group=group) for group in ("large", "large", "small")]
+    assert {row[0] for row in call(db, verb, n=2)} == {first, other}
+    assert counts(queue).get("ready") == 1
+
+
 def test_what_is_due_or_abandoned_is_swept_on_a_busy_queue(db: Database) -> None:
     """A session that always finds enough messages sweeps once a second nevertheless."""
     queue = made(db)

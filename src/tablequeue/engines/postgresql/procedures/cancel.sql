@@ -38,10 +38,10 @@ create or replace function {queue}_remove(
                         {claimed_names}, slot
                     ) as (
             -- [end]
-            -- [fair unlimited]
+            -- [fair unlimited none]
                         {sql take starts=ring_starts above=ring_above ends=ring_ends}
             -- [end]
-            -- [fair limited]
+            -- [fair limited or fair keep]
                         select * from {queue}_take_turn(p_n, p_consumer, p_token, p_now, served)
             -- [end]
             -- [fair]

@@ -53,10 +53,7 @@ create or replace function {queue}_claim(
             -- [at_least_once fair unlimited]
                         {sql claim starts=ring_starts above=ring_above ends=ring_ends}
             -- [end]
-            -- [at_most_once fair unlimited]
-                        {sql take starts=ring_starts above=ring_above ends=ring_ends}
-            -- [end]
-            -- [fair limited]
+            -- [fair limited or at_most_once fair]
                         select * from {queue}_claim_turn(p_n, p_consumer, p_lease, p_token, p_now, served)
             -- [end]
             -- [fair]
@@ -78,8 +75,9 @@ create or replace function {queue}_claim(
     $$;
 
 -- name: claim_turn
--- {queue}_claim_turn: one claim of a fair queue with limits, for {queue}_claim: a part of a round, each message with
--- the slot of its group. A function, because a statement with limits cannot be a part of another one.
+-- {queue}_claim_turn: one claim of a fair queue, for {queue}_claim: a part of a round, each message with the slot of its
+-- group. A function, because a statement with limits, or one that moves messages to the history, cannot be a part of
+-- another one.
 create or replace function {queue}_claim_turn(
     p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz, served bigint
 ) returns table (
@@ -99,7 +97,7 @@ create or replace function {queue}_claim_turn(
     $$;
 
 -- name: take_turn
--- {queue}_take_turn: one take of a fair queue with limits, for {queue}_remove; see {queue}_claim_turn.
+-- {queue}_take_turn: one take of a fair queue, for {queue}_remove; see {queue}_claim_turn.
 create or replace function {queue}_take_turn(
     p_n integer, p_consumer text, p_token uuid, p_now timestamptz, served bigint
 ) returns table (
