@@ -405,7 +405,6 @@ def test_what_is_refused(db: Database) -> None:
     for options in ({"delivery": "at_most_once"}, {"dead_letter_to": "called"}, {"batches": 1}):
         refuses(BadDefinition, db.create_queue, "x", **{"batches": True, **options})
     refuses(BadInput, queue.move, ALL, to=plain)
-    refuses(BadDefinition, db.create_queue, "plain", payload="text", batches=True, if_exists="alter")
     for id in (0, 99, "a"):
         assert "batch" in refuses((BatchNotFound, BadInput), db.batch, id).cause  # type: ignore[arg-type]
     with db.engine.connect() as connection:

@@ -44,7 +44,7 @@ class Checks(Part):
         """Return the names of the queue's indexes that are missing or cannot be used."""
         usable = {row[0] for row in self._rows(cursor, table, "indexes", {})}
         texts = [one for text in created_by(table.engine.name, table.definition) for one in table.statements(text)]
-        created = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
+        created = re.findall(rf"(?:\bindex|\bkey) ({re.escape(table.table_name)}__\w+)", "\n".join(texts))
         return [name for name in created if name not in usable]
 
     read_clock = by_text(Effect.READ, first, of=Statements)

@@ -63,4 +63,8 @@ select
     set_config('tablequeue.lock_timeout', current_setting('lock_timeout'), true),
     set_config('lock_timeout', '1000', true);
 -- name: limit_waits.end
-select set_config('lock_timeout', current_setting('tablequeue.lock_timeout'), true);
+select set_config(
+    'lock_timeout',
+    coalesce(nullif(current_setting('tablequeue.lock_timeout', true), ''), current_setting('lock_timeout')),
+    true
+);
