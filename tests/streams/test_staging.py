@@ -207,7 +207,7 @@ def test_what_is_missing_is_noticed(db: Database, write: str) -> None:
     one = staged(queue, write, payload=["a", "b"])
     staging.unstage(queue, write)
     error = refuses(DatabaseError, staging.publish, queue, write, [one])
-    assert "Of 2 staged messages 0 are there" in error.cause
+    assert "only 0 of 2 staged messages" in error.cause
 
 
 def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str) -> None:
