@@ -112,7 +112,7 @@ def test_what_is_missing_is_noticed(topic: Topic, mail: Subscription, write: str
     staging.unstage(topic, write)
     three = staged(topic, write, 2, payload=["d"])
     error = refuses(DatabaseError, staging.publish, topic, write, [one, two, three])
-    assert "Of 4 staged messages 1 are there" in error.cause
+    assert "only 1 of 4 staged messages" in error.cause
     assert mail.pop() is None
 
 
