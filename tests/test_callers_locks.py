@@ -251,6 +251,7 @@ def check(place: Place, kind: Kind, db: Database, call: Call, level: str) -> Non
             held = mariadb_locks(watch, kind.number(connection.connection.dbapi_connection))
             assert not held.gaps
             assert held.rows.get("tq_work", set()) <= acted
+            assert locked_ids(place, f"{place.table('work')}__live_keys") <= acted
             assert not (refused and held.rows), "a refused call locks nothing"
 
 

@@ -43,8 +43,8 @@ QUEUES: dict[str, dict[str, Any]] = {
 def live(queue: Queue) -> None:
     """Claim and finish messages in every way."""
     leased = queue.definition.delivery == "at_least_once"
-    for _ in range(30):
-        queue.push("x", group="g" if queue.definition.groups else None)
+    for number in range(30):
+        queue.push("x", group="g" if queue.definition.groups else None, key="k" if number == 0 else None)
     if queue.definition.grouped:
         queue.complete_many(queue.pop_many(3, same_group=True))
     if leased:

@@ -151,9 +151,13 @@ def test_a_promotion_that_forgets_or_overtakes_is_detected(
     assert passed_over(queue, place, "rollback") == popped
 
 
-def beside_a_key(place: Place, kind: Kind, level: str, act: str, freed: bool, **options: Any) -> list[str]:
+def beside_a_key(
+    place: Place, kind: Kind, level: str, act: str, freed: bool, engine: type[Engine] | None = None, **options: Any
+) -> list[str]:
     """Push a key, or complete or take a message with one. Return which pushes of the keys beside it wait."""
-    queue = place.open().create_queue("work", payload="text", history="none", **options)
+    queue = (place.open_with(engine) if engine else place.open()).create_queue(
+        "work", payload="text", history="none", **options
+    )
     keys = {"a", MIDDLE, "f", *(BESIDE if freed else ())}
     queue.push_many([NewMessage("x", key=key) for key in sorted(keys)], now=at(0))
     with old_snapshot(place):
@@ -171,23 +175,29 @@ def beside_a_key(place: Place, kind: Kind, level: str, act: str, freed: bool, **
         return held_up(place, kind, level, acts[act], calls)
 
 
+def unique_keys(engine: type[Engine]) -> type[Engine]:
+    """A unique index of the keys, on the messages."""
+    state = r"(key \S+__state \(state, sweep_at, id\))"
+    return rewritten(engine, create=lambda text: re.sub(state, r"\1, unique key of_keys (dedup_key)", text))
+
+
 KEY_ACTS = ("push", "complete", "take")
 
 
 @only("mariadb")
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("act", KEY_ACTS)
-def test_no_key_waits_for_its_neighbour(place: Place, kind: Kind, level: str, act: str) -> None:
-    assert not beside_a_key(place, kind, level, act, freed=False)
+@pytest.mark.parametrize(("act", "options"), [*((act, {}) for act in KEY_ACTS), ("take", {"unique_for": 60})])
+@pytest.mark.parametrize("freed", [False, True], ids=["new", "freed"])
+def test_no_key_waits_for_its_neighbour(
+    place: Place, kind: Kind, level: str, act: str, options: dict[str, Any], freed: bool
+) -> None:
+    assert not beside_a_key(place, kind, level, act, freed, **options)
 
 
 @only("mariadb")
-@pytest.mark.parametrize(("act", "options"), [*((act, {}) for act in KEY_ACTS), ("take", {"unique_for": 60})])
-def test_only_a_key_that_was_free_a_moment_ago_waits(
-    place: Place, kind: Kind, act: str, options: dict[str, Any]
-) -> None:
-    """The exception that docs/delivery.md names."""
-    assert beside_a_key(place, kind, LEVELS[1], act, freed=True, **options) == ["push c"]
+@pytest.mark.parametrize("act", KEY_ACTS)
+def test_a_key_that_waits_for_its_neighbour_is_detected(place: Place, kind: Kind, act: str) -> None:
+    assert beside_a_key(place, kind, LEVELS[1], act, True, unique_keys(kind.engine_class)) == ["push c"]
 
 
 @only("mariadb")
@@ -230,3 +240,53 @@ def test_the_table_of_heads_has_the_heads(place: Place) -> None:
     check(3)
     queue.purge(in_progress=True)
     check(0)
+
+
+def rows_of_keys(place: Place, engine: type[Engine] | None = None) -> set[tuple[str, str]]:
+    """Let messages with keys leave queues, and come to them, in every way. Return the queues and keys that have a row
+    without a message, or a message without a row."""
+    db = place.open_with(engine) if engine else place.open()
+    db.create_queue("dead", payload="text")
+    options: dict[str, Any] = {"payload": "text", "max_attempts": 1, "expires": 1000, "unique_for": 60}
+    queue = db.create_queue("work", **options, dead_letter_to="dead")
+    other = db.create_queue("other", **options, history="none")
+    ids = queue.push_many([NewMessage("x", key=str(n)) for n in range(12)] + [NewMessage("x")], now=at(0))
+    one, two, three, *rest = queue.pop_many(6, lease=1000, now=at(0))
+    one.complete()
+    queue.complete_many([two, three])
+    for claim in rest:
+        claim.fail("why", now=at(0))
+    db.queue("dead").redrive([1], now=at(0))
+    with place.sa_engine().begin() as caller:
+        queue.take(connection=caller, now=at(0))
+        queue.push("x", key="in a transaction", connection=caller, now=at(0))
+    queue.cancel(ids[7], now=at(0))
+    queue.push("x", key="expires", expires=1, now=at(0))
+    queue.pop(now=at(2))
+    queue.move([ids[9], ids[10]], to=other, now=at(2))
+    other.push("x", key="timed", now=at(2))
+    other.push("x", key="timed", on_conflict="renew", now=at(99))
+    (dead,) = other.pop_many(1, now=at(2))
+    dead.fail("why", now=at(2))
+    other.purge_dead([dead.id])
+    other.purge()
+    with place.sa_engine().connect() as look:
+
+        def rows(table: str) -> set[tuple[Any, ...]]:
+            named = f"select dedup_key, id from {place.schema}.tq_{table} where dedup_key is not null"  # noqa: S608 (our names)
+            return {*look.exec_driver_sql(named).all()}
+
+        return {(name, key.decode()) for name in db.queues() for key, _ in rows(name) ^ rows(f"{name}__live_keys")}
+
+
+@only("mariadb")
+def test_a_key_has_a_row_as_long_as_its_message_is_there(place: Place) -> None:
+    assert not rows_of_keys(place)
+
+
+@only("mariadb")
+@pytest.mark.parametrize("operation", ["complete", "cancel", "expire", "move", "move_dead", "purge", "purge_ids"])
+def test_a_row_that_stays_is_detected(place: Place, kind: Kind, operation: str) -> None:
+    """The key would be taken for ever."""
+    stays: Any = {operation: lambda text: re.sub(r"(delete \S+), \S+__live_keys", r"\1", text)}
+    assert rows_of_keys(place, rewritten(kind.engine_class, **stays))

@@ -66,6 +66,7 @@ NO_SCRIPTS = {
     "leave",
     "put_back",
     "close_holes",
+    "push_keys",
 }
 
 

@@ -247,7 +247,7 @@ def publishes_every_attempt(engine: Any) -> Any:
     class Every(engine):
         def render(self, operation: str, *args: Any) -> str:
             text: str = super().render(operation, *args)
-            return text.replace(" and attempt ", " or attempt ") if operation == "publish" else text
+            return text.replace(" and attempt ", " or attempt ") if operation.startswith("publish") else text
 
     return Every
 

@@ -30,6 +30,7 @@ CREATE = {
     "create_topic_functions": "topic",
     "create_topic_groups": "topic groups",
     "create": "states",
+    "create_live_keys": "states",
     "create_due": "due",
     "create_priority": "priority",
     "create_fair": "fair",
@@ -63,6 +64,7 @@ DROP = {
     "drop_topic": "topic",
     "drop_ranges": "subscription",
     "drop": "states",
+    "drop_live_keys": "states",
     "drop_fair": "fair",
     "drop_groups": "grouped",
     # What is switched off keeps its tables: see `Catalogue.redefine`.

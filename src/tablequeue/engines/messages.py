@@ -64,7 +64,11 @@ class Messages(Keys):
         """Push all of `params["payloads"]` with the same options. Return the ids, in the same order."""
         raise NotImplementedError
 
-    @operation(Effect.STEP, {"push_each": "queue", "topic_push_each": "topic"}, "push_clock push_rows topic_push_rows")
+    @operation(
+        Effect.STEP,
+        {"push_each": "queue", "topic_push_each": "topic"},
+        others="push_clock push_rows topic_push_rows push_keys note_live_keys",
+    )
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         """Push each of `params["rows"]`, which have options of their own.
 

@@ -71,7 +71,7 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
                 ours |= {f"{stem}{PART}{part}": (part, "drop_groups") for part in ("turns", "heads")}
-            parts = ("slots", "rate", "stripes", "group_rates", "results", "keys", "progress")
+            parts = ("slots", "rate", "stripes", "group_rates", "results", "keys", "live_keys", "progress")
             ours |= {f"{stem}{PART}{part}": (part, f"drop_{part}") for part in parts}
             if definition.kind == "queue":
                 ours |= {f"{stem}{PART}{part}": (part, "drop_streams") for part in ("moving", "moved")}

@@ -40,12 +40,14 @@ from tablequeue.engines.texts import Client, compile_text
 from tablequeue.errors import BadUrl, TablequeueError
 from tablequeue.model.attempts import FIRST_ERRORS, LAST_ERRORS
 from tablequeue.model.definition import Definition
-from tablequeue.model.names import PART
+from tablequeue.model.names import MOVING, PART
 
 # Error of an insert that waits too long for the lock of new ids. Hundreds of connections to a grouped queue cause it.
 AUTOINC_READ_FAILED = 1467
 # Keys and groups are stored as bytes.
 BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
+# The table of the keys of live messages, by the end of its name.
+LIVE_KEYS = f"{PART}live_keys"
 # The orders whose claim has an index of its own.
 INDEXED = ("due", "priority", "fair")
 # Those that stay. Without ranges and without `last` in their paths, which MariaDB has from 10.9 on.
@@ -134,9 +136,17 @@ class MySQL(Engine):
         definition = table.definition
         swept = state in ("scheduled", "in_progress")
         words = super().words(table, state)
+        source = None if table.source is None or table.source.table_name.endswith(MOVING) else words["source"]
         return {
             **words,
             **procedures.words(self.dialect.name, definition),
+            "live_keys": f"{words['queue']}{LIVE_KEYS}",
+            "with_key": _with_key(words["queue"]),
+            "target_live_keys": f"{words['target']}{LIVE_KEYS}",
+            "with_target_key": _with_key(words["target"]),
+            # Messages that were set aside have no rows of keys.
+            "and_source_key": f", {source}{LIVE_KEYS}" if source else "",
+            "with_source_key": f"\n{_with_key(source)}" if source else "",
             "in_time_of_message": words["in_time"].replace("expires_at", "message.expires_at"),
             "fourth": ", 'blocked'" if definition.grouped else "",
             "or_fourth": " when in_run <> 0 then 4" if definition.grouped else "",
@@ -240,3 +250,12 @@ class MySQL(Engine):
 
     def load_ids(self, ids: str) -> list[int]:
         return [*json.loads(ids)]
+
+
+def _with_key(queue: str) -> str:
+    """Return the join of the row of a message's key: what deletes the message deletes it too.
+
+    Without aliases, which a `delete` looks for in the connection's own database.
+    """
+    keys = f"{queue}{LIVE_KEYS}"
+    return f"left join {keys} force index (primary) on {keys}.dedup_key = {queue}.dedup_key"

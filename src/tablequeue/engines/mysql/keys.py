@@ -39,15 +39,17 @@ class MySQLKeys(Messages):
         asked = json.loads(params["taken"])
         given = self._taken_keys(cursor, table, params) | self._live_keys(cursor, table, [key for key, *_ in asked])
         free = [row for row in asked if row[0] not in given]
-        return super().take_keys(cursor, table, params | {"seen": 1, "taken": _dump(free)}) if free else set()
+        return super().take_keys(cursor, table, params | {"seen": 1, "taken": dump(free)}) if free else set()
 
     def end_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
         if not looks(cursor, table):
             return super().end_keys(cursor, table, params)
         live = self._live_keys(cursor, table, [key for key, *_ in json.loads(params["taken"])])
         ended = sorted(live - self._taken_keys(cursor, table, params))
-        end = table.statement("end_live_keys")
-        return int(cursor.execute(end, {"taken": _dump([[key] for key in ended])})) if ended else 0
+        if not ended:
+            return 0
+        self._run(cursor, table, "end_live_keys", {"taken": dump([[key] for key in ended])})
+        return len(ended)
 
     def _live_keys(self, cursor: Cursor, table: Table, keys: Sequence[str]) -> set[str]:
         """Return those of the keys that messages have, in a call in a caller's transaction."""
@@ -60,7 +62,7 @@ class MySQLKeys(Messages):
         return {key for key, _ in settled(cursor, table, table.statement("taken_keys"), params)}
 
 
-def _dump(rows: Sequence[Sequence[object]]) -> str:
+def dump(rows: Sequence[Sequence[object]]) -> str:
     return json.dumps(rows, ensure_ascii=False)
 
 

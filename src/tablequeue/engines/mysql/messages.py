@@ -18,7 +18,7 @@ from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
 from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
 from tablequeue.engines.mysql.fair import MySQLFair
 from tablequeue.engines.mysql.gate import at_once
-from tablequeue.engines.mysql.keys import MySQLKeys
+from tablequeue.engines.mysql.keys import MySQLKeys, dump
 from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.packets import bound, if_any, kept, sent, stored, together
 from tablequeue.engines.mysql.refusals import number_of
@@ -30,7 +30,7 @@ from tablequeue.engines.parts import pairs
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
-from tablequeue.model.message import ID, LEASE_UNTIL, POPPED_AT
+from tablequeue.model.message import ID, KEY, LEASE_UNTIL, POPPED_AT
 
 # Claims, and promotions, of one process that run at once on a queue. With 8 claims instead of 4, each met three times
 # as many locked rows. Promotions find the same notes: with 4 at once, 400 connections needed more than 150 s for 1,000
@@ -56,16 +56,28 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
     # -- pushing ---------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
-        if params["key"] is not None and self._live_keys(cursor, table, [params["key"]]):
+        if params["key"] is None:
+            cursor.execute(table.statement("push.insert"), params)
+            return cursor.lastrowid
+        if self._live_keys(cursor, table, [params["key"]]):
             return None
+        take, add, note = table.statements("push")
         try:
-            cursor.execute(table.statement("push"), params)
+            if cursor.ours:
+                inside = [bound(cursor, one, params) for one in (take, add, note)]
+                *_, ((id,),) = together(cursor, inside, ["select last_insert_id()"])
+                return int(id)
+            with atomic(cursor):
+                cursor.execute(take, params)
+                cursor.execute(add, params)
+                pushed = cursor.lastrowid
+                cursor.execute(note, params)
+                return pushed
         except pymysql.IntegrityError as error:
-            # Only the statement is rolled back. INSERT IGNORE would hide other errors as well.
-            if params["key"] is not None and number_of(error) == ER.DUP_ENTRY:
+            # INSERT IGNORE would hide other errors as well.
+            if number_of(error) == ER.DUP_ENTRY:
                 return None
             raise
-        return cursor.lastrowid
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         now, step, states = self._before_rows(cursor, table, params)
@@ -83,16 +95,23 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
             return []
         now, step, states = self._before_rows(cursor, table, params)
         keys = [row["key"] for row in rows if row["key"] is not None]
-        taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else self._live_keys(cursor, table, keys)
-        places = [place for place, row in enumerate(rows) if row["key"] not in taken]
-        chunks = chunked(
-            cursor.mogrify(f"({','.join(['%s'] * len(values))})", values)
-            for values in (row_values(params | rows[place], now, states, table.definition) for place in places)
-        )
+        live = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else self._live_keys(cursor, table, keys)
+        keyed = [place for place, row in enumerate(rows) if row["key"] is not None and row["key"] not in live]
         ids: list[int | None] = [None] * len(rows)
         with atomic(cursor):
+            given = chunked(cursor.mogrify("(%s,0)", (rows[place]["key"],)) for place in keyed)
+            inserted = insert(cursor, table.statement("push_keys"), given, step)
+            free = {place for place, took in zip(keyed, inserted, strict=True) if took is not None}
+            places = [place for place, row in enumerate(rows) if row["key"] is None or place in free]
+            chunks = chunked(
+                cursor.mogrify(f"({','.join(['%s'] * len(values))})", values)
+                for values in (row_values(params | rows[place], now, states, table.definition) for place in places)
+            )
             for place, id in zip(places, insert(cursor, table.statement("push_rows"), chunks, step), strict=True):
                 ids[place] = id
+            if free:
+                taken = dump([[rows[place]["key"], ids[place]] for place in sorted(free)])
+                cursor.execute(table.statement("note_live_keys"), {"taken": taken})
         return ids
 
     def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -309,6 +328,9 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))
 
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return len(_changed(cursor, table, "purge_ids", params, params["state"]))
+
     def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge_history", params))
 
@@ -395,6 +417,8 @@ def _selected(cursor: Cursor, lock: str, params: Params) -> list[Row]:
 def _change(cursor: Cursor, table: Table, params: Params, rows: Sequence[Row], *changes: str) -> None:
     """Run statements on the messages that a claim has locked and read, with the times that it has read."""
     times = {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
+    keys = sum(row[KEY] is not None for row in rows)
     for change in changes:
         changed = cursor.execute(change, params | times | {"ids": table.engine.dump_ids([row[ID] for row in rows])})
-        check_locked(changed, rows)
+        # What deletes messages deletes the rows of their keys, which count too.
+        check_locked(changed - keys if change.startswith("delete") else changed, rows)

@@ -8,7 +8,7 @@ import pymysql
 from pymysql.constants import ER
 
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.mysql.connection import check_locked
+from tablequeue.engines.mysql.connection import atomic, check_locked
 from tablequeue.engines.mysql.fair import MySQLFair
 from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.refusals import number_of
@@ -47,11 +47,21 @@ class MySQLStaging(Staging):
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
         while True:
             try:
-                return cursor.execute(table.statement(self._published_by(table, params)), params)
+                return self._published(cursor, table, params)
             except pymysql.IntegrityError as error:
                 # Another transaction pushed one of the keys after the statement had looked for it.
                 if number_of(error) != ER.DUP_ENTRY:
                     raise
+
+    def _published(self, cursor: Cursor, table: Table, params: Params) -> int:
+        if table.definition.kind == "topic":
+            return cursor.execute(table.statement("publish_topic"), params)
+        if not params["keyed"]:
+            return cursor.execute(table.statement("publish.insert"), params)
+        with atomic(cursor):
+            published = cursor.execute(table.statement("publish.insert"), params)
+            self._run(cursor, table, "publish.keys", params)
+        return published
 
     def dump_words(self, words: Sequence[str]) -> tuple[str, ...]:
         return tuple(words)

@@ -20,5 +20,6 @@ select
     producer, consumer, headers, errors, payload
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token
 for update;
-delete tq_emails
-from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and token = :token;
+delete tq_emails, tq_emails__live_keys
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and token = :token
+left join tq_emails__live_keys force index (primary) on tq_emails__live_keys.dedup_key = tq_emails.dedup_key;

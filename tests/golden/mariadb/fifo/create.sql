@@ -68,10 +68,18 @@ create table tq_emails (
     sweep_at datetime(6) generated always as (
         case state when 'scheduled' then due_at when 'in_progress' then lease_until end
     ) stored,
-    key tq_emails__state (state, sweep_at, id),
-    unique key tq_emails__key (dedup_key)
+    key tq_emails__state (state, sweep_at, id)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: messages of tq_emails';
+
+-- The deduplication keys of the messages of a queue, each with its message. What deletes a message deletes its row. A
+-- key without a message yet has the id 0. The primary key makes pushes of one key wait for each other; a unique index
+-- would make those of neighbours wait too, as long as the entry of a deleted key is in it.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+create table tq_emails__live_keys (
+    dedup_key varbinary(1020) not null primary key,
+    id bigint not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: live_keys of tq_emails';
 
 -- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
 -- its token fences the completion.

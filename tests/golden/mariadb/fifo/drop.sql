@@ -36,6 +36,9 @@ drop table if exists tq_emails__progress;
 -- queue before: a crash leaves tables that the next create of this name drops.
 drop table if exists tq_emails;
 
+-- Drop the table of the keys of live messages.
+drop table if exists tq_emails__live_keys;
+
 -- Drop the table of the results. In one transaction with the queue, where the database can.
 drop table if exists tq_emails__results;
 

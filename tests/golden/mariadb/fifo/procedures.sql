@@ -72,8 +72,10 @@ begin
         from json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         where cancelled_at is not null
         for update;
-        delete tq_emails
-        from json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and cancelled_at is not null;
+        delete tq_emails, tq_emails__live_keys
+        from json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary)
+            on tq_emails.id = given.id and cancelled_at is not null
+        left join tq_emails__live_keys force index (primary) on tq_emails__live_keys.dedup_key = tq_emails.dedup_key;
     end if;
 end //
 
@@ -168,7 +170,10 @@ begin
     repeat
         set taken = false, p_id = null;
         begin
-            declare continue handler for 1062 set taken = true; -- the insert alone is undone
+            declare continue handler for 1062 set taken = true;
+            insert into tq_emails__live_keys (dedup_key, id) select p_key, 0 from dual where p_key is not null;
+        end;
+        if not taken then
             insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
             values (
                 p_payload, p_headers, p_producer, p_priority, p_group, p_key, coalesce(cast(p_now as datetime(6)), utc_timestamp(6)),
@@ -178,9 +183,8 @@ begin
                     else 'ready'
                 end
             );
-        end;
-        if not taken then
             set p_id = last_insert_id();
+            update tq_emails__live_keys set id = last_insert_id() where dedup_key = p_key;
         elseif p_on_conflict = 'raise' then
             set refusal = concat(
                 'A live message has the key ', left(p_key, 40),
@@ -190,7 +194,7 @@ begin
         elseif p_on_conflict = 'return' then
             with there (dedup_key, id) as (
                 select convert(dedup_key using utf8mb4), id
-                from tq_emails force index (tq_emails__key) where dedup_key in (p_key) lock in share mode
+                from tq_emails__live_keys force index (primary) where dedup_key in (p_key) and id > 0 lock in share mode
             )
             select max(id) into p_id from there; -- null if it was finished meanwhile: push again
         end if;
@@ -607,8 +611,10 @@ begin
         from json_table(there, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         where state <> 'in_progress'
         for update;
-        delete tq_emails
-        from json_table(there, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and state <> 'in_progress';
+        delete tq_emails, tq_emails__live_keys
+        from json_table(there, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary)
+            on tq_emails.id = given.id and state <> 'in_progress'
+        left join tq_emails__live_keys force index (primary) on tq_emails__live_keys.dedup_key = tq_emails.dedup_key;
     end if;
     if ours then
         commit;
@@ -755,7 +761,9 @@ begin
         from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         where state = 'ready'
         for update;
-        delete tq_emails from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id
+        delete tq_emails, tq_emails__live_keys
+        from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id
+        left join tq_emails__live_keys force index (primary) on tq_emails__live_keys.dedup_key = tq_emails.dedup_key
         where state = 'ready';
     end if;
     if ours then
@@ -838,8 +846,9 @@ begin
             producer, consumer, headers, errors, payload
         from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
         for update;
-        delete tq_emails
-        from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and token = p_token;
+        delete tq_emails, tq_emails__live_keys
+        from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and token = p_token
+        left join tq_emails__live_keys force index (primary) on tq_emails__live_keys.dedup_key = tq_emails.dedup_key;
     elseif json_length(p_ids) > 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';

@@ -29,5 +29,7 @@ select
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
 where state = 'ready'
 for update;
-delete tq_emails from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id
+delete tq_emails, tq_emails__live_keys
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id
+left join tq_emails__live_keys force index (primary) on tq_emails__live_keys.dedup_key = tq_emails.dedup_key
 where state = 'ready';

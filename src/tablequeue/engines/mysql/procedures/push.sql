@@ -86,11 +86,13 @@ begin
     repeat
         set taken = false, p_id = null;
         begin
-            declare continue handler for 1062 set taken = true; -- the insert alone is undone
-            {sql push};
+            declare continue handler for 1062 set taken = true;
+            {sql push.take};
         end;
         if not taken then
+            {sql push.insert};
             set p_id = last_insert_id();
+            {sql push.note};
         elseif p_on_conflict = 'raise' then
             set refusal = concat(
                 'A live message has the key ', left(p_key, 40),

@@ -68,7 +68,7 @@ where table_schema = {database} and table_name in (
     '{table}', '{table}_history', '{table}__turns', '{table}__heads', '{table}__runs', '{table}__holes',
     '{table}__ranges',
     '{table}__slots', '{table}__rate', '{table}__stripes', '{table}__group_rates', '{table}__results',
-    '{table}__keys', '{table}__moving', '{table}__moved'
+    '{table}__keys', '{table}__live_keys', '{table}__moving', '{table}__moved'
 );
 
 -- name: leftovers_of_dropped

@@ -145,7 +145,9 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 where {indexed}
 for update;
 -- [end]
-delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+{with_key}
 where {indexed};
 
 -- name: claim_many

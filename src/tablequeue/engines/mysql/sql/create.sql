@@ -21,10 +21,23 @@ create table {queue} (
     sweep_at datetime(6) generated always as (
         case state when 'scheduled' then due_at when 'in_progress' then lease_until end
     ) stored,
-    key {table}__state (state, sweep_at, id),
-    unique key {table}__key (dedup_key)
+    key {table}__state (state, sweep_at, id)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: messages of {table}';
+
+-- name: create_live_keys
+-- The deduplication keys of the messages of a queue, each with its message. What deletes a message deletes its row. A
+-- key without a message yet has the id 0. The primary key makes pushes of one key wait for each other; a unique index
+-- would make those of neighbours wait too, as long as the entry of a deleted key is in it.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+create table {live_keys} (
+    dedup_key varbinary(1020) not null primary key,
+    id bigint not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: live_keys of {table}';
+
+-- name: drop_live_keys
+-- Drop the table of the keys of live messages.
+drop table if exists {live_keys};
 
 -- name: create_due
 -- What a queue in order of due times has in addition: an index over the messages that wait, ready or scheduled.

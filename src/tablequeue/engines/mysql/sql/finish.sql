@@ -21,8 +21,9 @@ select
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
 -- [end]
-delete {queue}
-from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token;
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token
+{with_key};
 
 -- name: complete_at_most_once
 -- Complete the messages of :ids that were delivered at most once under :token.
@@ -146,8 +147,10 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 where state <> 'in_progress'
 for update;
 -- [end]
-delete {queue}
-from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state <> 'in_progress';
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary)
+    on {queue}.id = given.id and state <> 'in_progress'
+{with_key};
 
 -- name: cancel_held
 -- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
@@ -177,8 +180,10 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 where cancelled_at is not null
 for update;
 -- [end]
-delete {queue}
-from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and cancelled_at is not null;
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary)
+    on {queue}.id = given.id and cancelled_at is not null
+{with_key};
 
 -- name: told
 -- Those of the messages of :ids that are in progress and were told to stop. Index: the primary key. Locks: none.

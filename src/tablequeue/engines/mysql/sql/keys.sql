@@ -1,19 +1,19 @@
 -- Deduplication keys.
 
 -- name: find_keys
--- Return those of :keys that messages of the queue have, with their ids. Index: {table}__key.
+-- Return those of :keys that messages of the queue have, with their ids. Index: the primary key.
 -- A locking read, because it must see the row that caused a duplicate-key error. Under REPEATABLE READ a plain read may
--- not see it. Locks: the entries of the index, shared; a claim does not change them. In a caller's transaction it runs
--- without the lock: there, and on a connection of our own.
+-- not see it. Locks: the rows, shared; a claim does not change them. In a caller's transaction it runs without the
+-- lock: there, and on a connection of our own. The id 0 is of a push that has not ended.
 select convert(dedup_key using utf8mb4), id
-from {queue} force index ({table}__key) where dedup_key in :keys lock in share mode;
+from {live_keys} force index (primary) where dedup_key in :keys and id > 0 lock in share mode;
 
 -- name: take_keys
 -- Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or null], sorted.
 -- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
 -- In a caller's transaction at REPEATABLE READ, to read which messages have them would lock the gaps between keys:
 -- there :seen is 1, after a look on a connection of our own.
--- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
+-- Indexes: the primary keys. Locks: a key waits for another transaction that is taking it.
 -- An assignment sees the values before it: taken_until comes last. The second statement reads what the first has taken.
 -- In one transaction with the push: a crash takes none.
 insert into {keys} (dedup_key, token, taken_until)
@@ -23,7 +23,7 @@ from json_table(:taken, '$[*]' columns (
     dedup_key varchar(255) character set utf8mb4 path '$[0]', seconds double path '$[1]'
 )) as given
 where :seen or not exists (
-    select 1 from {queue} as there force index ({table}__key)
+    select 1 from {live_keys} as there force index (primary)
     where there.dedup_key = cast(given.dedup_key as binary)
 )
 on duplicate key update
@@ -38,22 +38,26 @@ where taken.token = :token;
 -- name: end_keys
 -- Messages lose those of the keys whose time is over: :taken is a JSON array of [key, ...]. A push that takes them can
 -- follow. The messages stay as they are otherwise.
--- Indexes: {table}__key, the primary key of {keys}. Locks: the messages, in the order of :taken, so that two such
--- pushes do not deadlock. It waits for another transaction that takes a key, or that finishes its message.
+-- Indexes: the primary keys. Locks: the keys and the messages, in the order of :taken, so that two such pushes do not
+-- deadlock. It waits for another transaction that takes a key, or that finishes its message.
 -- In one transaction with the push: a crash changes nothing.
 update json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {queue} as message force index ({table}__key) on message.dedup_key = cast(given.dedup_key as binary)
-left join {keys} as taken force index (primary) on taken.dedup_key = message.dedup_key and taken.taken_until > {now}
+straight_join {live_keys} as live force index (primary) on live.dedup_key = cast(given.dedup_key as binary)
+straight_join {queue} as message force index (primary) on message.id = live.id
+left join {keys} as taken force index (primary) on taken.dedup_key = live.dedup_key and taken.taken_until > {now}
 set message.dedup_key = null
 where taken.dedup_key is null;
+{delete_ended_keys}
 
 -- name: end_live_keys
 -- As end_keys, in a caller's transaction: :taken are keys that messages have, and their time is over, as a look on a
 -- connection of our own has found.
--- Index: {table}__key. Locks: the messages. It waits for another transaction that finishes one.
+-- Indexes: the primary keys. Locks: the keys and the messages. It waits for another transaction that finishes one.
 update json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {queue} as message force index ({table}__key) on message.dedup_key = cast(given.dedup_key as binary)
+straight_join {live_keys} as live force index (primary) on live.dedup_key = cast(given.dedup_key as binary)
+straight_join {queue} as message force index (primary) on message.id = live.id
 set message.dedup_key = null;
+{delete_ended_keys}
 
 -- name: name_keys
 -- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an

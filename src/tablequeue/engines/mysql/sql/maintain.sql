@@ -1,5 +1,20 @@
 -- Maintenance of a queue: sweep, expire, redrive, purge, and moves of dead letters.
 
+-- name: put_back
+-- Put back, as a dead letter, a message that was taken in this transaction and whose payload cannot be read, with its
+-- key.
+-- Indexes: the primary keys. Locks: the rows. A crash before the commit leaves it where it was before it was taken.
+insert into {queue} (
+    {queue_row without token lease_until producer}
+)
+values (
+    {queue_values without token lease_until producer with
+        state = 'dead'
+        first_popped_at = :popped_at}
+);
+insert into {live_keys} (dedup_key, id)
+select dedup_key, id from {queue} force index (primary) where id = :id and dedup_key is not null;
+
 -- name: sweep
 -- Up to :n messages that are due, and up to :n whose lease has expired, become ready. The latter become dead letters if
 -- they have no attempts left. The expired lease is kept as an error of the attempt.
@@ -49,8 +64,9 @@ select
         headers = {origin_header}}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'
 order by message.id;
-delete {queue}
-from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = 'dead';
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = 'dead'
+{with_key};
 
 -- name: expire
 -- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become
@@ -92,7 +108,9 @@ select
         finished_at = {now}}, 'expired'
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 for update;
-delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+{with_key};
 -- [none]
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = 'dead',
@@ -149,9 +167,11 @@ where state in ('ready', 'scheduled', 'blocked', 'dead')
 for update skip locked;
 -- name: move_back.insert
 insert into {queue} (
+    token,
     {queue_row without id token lease_until}
 )
 select
+    {new_keys},
     {queue_row without id token lease_until with
         state = '{pushed_ready}'
         attempts = 0
@@ -159,9 +179,11 @@ select
         dedup_key = {origin_key}}
 from {given} straight_join {target} as message force index (primary) on message.id = given.id
 order by message.id;
+{take_new_keys}
 -- name: move_back.delete
-delete {target}
-from {given} straight_join {target} force index (primary) on {target}.id = given.id;
+delete {target}, {target_live_keys}
+from {given} straight_join {target} force index (primary) on {target}.id = given.id
+{with_target_key};
 
 -- name: purge
 -- Delete up to :n messages that are {state}, in the order of the index. Index: {table}__state.
@@ -174,12 +196,20 @@ select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = '{state}'
 for update skip locked;
 -- name: purge.change
-delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+{with_key};
 
 -- name: purge_ids
--- Delete those of :ids that are {state}. Index: the primary key.
-delete {queue}
-from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = '{state}';
+-- Delete those of :ids that are {state}. The first statement finds them. Index: the primary key. Locks: the rows.
+-- name: purge_ids.lock
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = '{state}'
+for update;
+-- name: purge_ids.change
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+{with_key};
 
 -- name: purge_history
 -- Delete up to :n messages from the history that were finished, and as many that were lost, :age seconds ago or longer.

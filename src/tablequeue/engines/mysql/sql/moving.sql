@@ -54,13 +54,16 @@ select
         group_key = {moved_group}}{expires_at}
 from {given} straight_join {source} as message force index (primary) on message.id = given.id
 order by message.id;
+insert into {live_keys} (dedup_key, id)
+select dedup_key, id from {queue} force index (primary)
+where id >= last_insert_id() and token = :token and dedup_key is not null;
 -- name: move.read
 select id from {queue} force index (primary) where id >= last_insert_id() and token = :token order by id;
 -- name: move.unmark
 update {queue} force index (primary) set token = null where id >= last_insert_id() and token = :token;
 -- name: move.delete
-delete message
-from {given} straight_join {source} as message force index (primary) on message.id = given.id;
+delete {source}{and_source_key}
+from {given} straight_join {source} force index (primary) on {source}.id = given.id{with_source_key};
 
 -- name: waiting
 -- Lock up to :n messages with ids above :after, up to :high, that no consumer holds, in the order of their ids. One
@@ -88,14 +91,15 @@ insert into {moving} (
 select
     {queue_row without id lease_until with token = :token}, message.id, expires_at
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
-delete message
-from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
+delete {queue}, {live_keys}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
+{with_key};
 
 -- name: forget_aside
 -- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
 -- Index: the primary key. Locks: the rows. A crash leaves them, and the next move finds that they are there.
-delete message
-from {given} straight_join {moving} as message force index (primary) on message.id = given.id;
+delete {moving}
+from {given} straight_join {moving} force index (primary) on {moving}.id = given.id;
 
 -- name: find_moved
 -- Those of :ids that have come from other databases: the id that each had, its token, and its id here.

@@ -44,12 +44,12 @@ where write_id = :write and attempt in :attempts;
 -- name: staged_taken
 -- Up to 100 keys of what the :attempts of the write :write staged that messages have already, or that are there twice.
 -- Locks: none.
--- Index: {table}__key; it reads all of {staged}.
+-- Index: the primary key of {live_keys}; it reads all of {staged}.
 select convert(dedup_key using utf8mb4) from (
     select dedup_key
     from {staged} as staged
     where write_id = :write and attempt in :attempts
-        and exists (select 1 from {queue} as there where there.dedup_key = staged.dedup_key)
+        and exists (select 1 from {live_keys} as there where there.dedup_key = staged.dedup_key)
     union
     select dedup_key from {staged}
     where write_id = :write and attempt in :attempts and dedup_key is not null
@@ -71,12 +71,15 @@ update {writers} set batch = :batch where writer = :writer and batch < :batch;
 -- name: publish
 -- Push what the :attempts of the write :write staged, in the order of their parts, all at once. A message whose key is
 -- taken, even by an earlier one of them, is left out; the caller counts the others.
--- If another transaction pushes one of the keys at the same moment, the unique index refuses it, and it is repeated.
--- Indexes: the primary key, {table}__key. Locks: the rows. One transaction with writer_advance: a crash publishes none.
+-- If another transaction pushes one of the keys at the same moment, the second part refuses it, and it is repeated. It
+-- runs if any message may have a key.
+-- Indexes: the primary keys. Locks: the rows. One transaction with writer_advance: a crash publishes none.
+-- name: publish.insert
 insert into {queue} (
-    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
+    token, payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
 )
 select
+    if(dedup_key is null, null, {new_keys}),
     payload, headers, :producer, coalesce(priority, 0), coalesce(group_key, :group), dedup_key, {now},
     coalesce(due_at, {default_due}), case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from (
@@ -92,9 +95,11 @@ from (
 where turn = 1
     and (
         dedup_key is null
-        or not exists (select 1 from {queue} as there where there.dedup_key = batch.dedup_key)
+        or not exists (select 1 from {live_keys} as there where there.dedup_key = batch.dedup_key)
     )
 order by part, place;
+-- name: publish.keys
+{take_new_keys}
 
 -- name: publish_topic
 -- Push to a log what the :attempts of the write :write staged, in the order of their parts, all at once.
