@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tablequeue import Database, Finding, Queue, Rate
 from tablequeue.cli import main
-from tablequeue.errors import NoRights, QueueNotFound
+from tablequeue.errors import DuplicateKey, NoRights, QueueNotFound
 from tablequeue.verbs import doctor
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, claimed, refuses, rewritten, with_parts
@@ -268,3 +268,17 @@ def test_settings_of_mariadb(place: Place, kind: Kind, queue: Queue) -> None:
         place.execute("set global read_only = 0")
     late = rewritten(kind.engine_class, check_purge=lambda text: text.replace("> 100000", ">= 0"))
     assert "are not cleaned up yet" in words(place.open_with(late).doctor(), None)
+
+
+@only("mariadb")
+def test_keys_of_messages_that_others_deleted(place: Place, db: Database, queue: Queue) -> None:
+    queue.push("a", key="one")
+    queue.push("b", key="two")
+    assert "keys are taken" not in words(db.doctor(), queue.name)
+    place.execute(f"delete from {place.table(queue.name)} where dedup_key = 'one'")
+    finding = next(one for one in db.doctor(queue.name) if "keys are taken" in one.cause)
+    assert finding.cause.startswith("1 keys are taken although their messages are gone, such as 'one'")
+    refuses(DuplicateKey, queue.push, "c", key="one")
+    place.execute(finding.remedy.partition(": ")[2].partition(". Use")[0])
+    queue.push("c", key="one")
+    refuses(DuplicateKey, queue.push, "d", key="two")

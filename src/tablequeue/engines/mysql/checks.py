@@ -20,5 +20,13 @@ CHECKS = Checks(
         "Create that user again, with select, insert, update, delete and trigger on the tables; it may be locked.",
         of_queue=True,
     ),
+    Check(
+        "check_keys",
+        "{0:,} keys are taken although their messages are gone, such as {1!r}: statements that are not tablequeue's "
+        "deleted these messages, and a push with such a key is refused.",
+        "Free the keys: delete live from {2} as live left join {3} as message on message.id = live.id where message.id "
+        "is null. Use `purge` or `cancel` the next time.",
+        of_queue=True,
+    ),
     Check("check_settings", "{0} is {1!r}: {2}.", "Set it: set global {0} = '{3}', and in the server's configuration."),
 )

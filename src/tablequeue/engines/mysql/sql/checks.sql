@@ -20,6 +20,14 @@ where event_object_schema = {database} and event_object_table = '{table}'
         where grantee = concat("'", replace(definer, '@', "'@'"), "'")
     );
 
+-- name: check_keys
+-- How many keys stay taken, because statements of others deleted their messages, and one of them. Reads all keys.
+-- Index: the primary keys. Locks: none.
+select count(*), min(convert(live.dedup_key using utf8mb4)), '{live_keys}', '{queue}'
+from {live_keys} as live
+where not exists (select 1 from {queue} as message where message.id = live.id)
+having count(*) > 0;
+
 -- name: check_purge
 -- Old versions of rows that wait to be cleaned up, where they are very many. Needs the right PROCESS. Locks: none.
 select `count`
