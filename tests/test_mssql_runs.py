@@ -91,6 +91,7 @@ LEFT_OUT: dict[str, str] = {
     r"spark/test_topic\.py::TestSequencing": "It takes the lock of PostgreSQL's sequencing.",
     r"test_connections\.py::test_(an_idle|a_server_that_becomes)": "It has no such time-out, and no such switch.",
     r"test_doctor\.py::test_(dead_rows|autovacuum)": POSTGRESQL,
+    r"test_doctor\.py::test_keys_of_messages": MARIADB,
     r"test_alter_tables\.py::test_killed_between": MARIADB,
     r"test_alter_tables\.py::test_a_mutant": "The mutant is a text without its trigger; not tried on SQL Server.",
     r"test_procedures_that_wait\.py": "There a consumer waits for a notification of the server.",

@@ -32,7 +32,7 @@ CALLED: dict[str, dict[str, Any]] = {
     "pop": {},
     "take": {},
     "look": {},
-    "wait": {"seconds": 0},
+    "wait": {"seconds": 0.01},
     "complete": {"ids": [1], "token": TOKEN},
     "fail": {"id": 1, "token": TOKEN, "error": "why"},
     "release": {"ids": [1], "token": TOKEN},

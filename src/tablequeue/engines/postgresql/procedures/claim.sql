@@ -75,9 +75,9 @@ create or replace function {queue}_claim(
     $$;
 
 -- name: claim_turn
--- {queue}_claim_turn: one claim of a fair queue, for {queue}_claim: a part of a round, each message with the slot of its
--- group. A function, because a statement with limits, or one that moves messages to the history, cannot be a part of
--- another one.
+-- {queue}_claim_turn: one claim of a fair queue, for {queue}_claim: a part of a round, each message with the slot of
+-- its group. A function, because a statement with limits, or one that moves messages to the history, cannot be a part
+-- of another one.
 create or replace function {queue}_claim_turn(
     p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz, served bigint
 ) returns table (
