@@ -54,13 +54,13 @@ class MySQLStaging(Staging):
                     raise
 
     def _published(self, cursor: Cursor, table: Table, params: Params) -> int:
-        if table.definition.kind == "topic":
-            return cursor.execute(table.statement("publish_topic"), params)
-        if not params["keyed"]:
-            return cursor.execute(table.statement("publish.insert"), params)
+        insert, *keys = table.statements(self._published_by(table, params))
+        if not (keys and params["keyed"]):
+            return cursor.execute(insert, params)
         with atomic(cursor):
-            published = cursor.execute(table.statement("publish.insert"), params)
-            self._run(cursor, table, "publish.keys", params)
+            published = cursor.execute(insert, params)
+            for statement in keys:
+                cursor.execute(statement, params)
         return published
 
     def dump_words(self, words: Sequence[str]) -> tuple[str, ...]:
