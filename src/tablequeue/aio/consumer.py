@@ -103,30 +103,32 @@ class AsyncClaim:
     raise_if_cancelled = _finish(Claim.raise_if_cancelled)
 
 
+def _claim(message: AsyncClaim) -> Claim:
+    (claim,) = _claims((message,))
+    return claim
+
+
 def _of_claim(
     verb: Callable[Concatenate[Any, Claim, P], T],
 ) -> Callable[Concatenate[Any, AsyncClaim, P], Coroutine[Any, Any, T]]:
     """Make a verb of `AsyncConsumer`, about one claim, of the verb of `Consumer` with that name."""
-
-    @wraps(verb)
-    async def awaited(self: Any, /, message: AsyncClaim, *args: P.args, **options: P.kwargs) -> T:
-        (claim,) = _claims((message,))
-        return await self._call(self._threads.run_to_end, getattr(self._own, verb.__name__), claim, *args, **options)
-
-    finishing: Any = awaited
-    finishing.__signature__ = _shown(verb)
-    return finishing
+    return _finishing(verb, _claim)
 
 
 def _of_claims(
     verb: Callable[Concatenate[Any, Iterable[Claim], P], T],
 ) -> Callable[Concatenate[Any, Iterable[AsyncClaim], P], Coroutine[Any, Any, T]]:
     """Make a verb of `AsyncConsumer`, about several claims, of the verb of `Consumer` with that name."""
+    return _finishing(verb, _claims)
+
+
+def _finishing(verb: Callable[..., Any], own: Callable[[Any], Any]) -> Any:
+    """Make a verb about what `own` returns for its first argument."""
 
     @wraps(verb)
-    async def awaited(self: Any, /, messages: Iterable[AsyncClaim], *args: P.args, **options: P.kwargs) -> T:
-        run, own = self._threads.run_to_end, getattr(self._own, verb.__name__)
-        return await self._call(run, own, _claims(messages), *args, **options)
+    async def awaited(self: Any, /, claims: Any, *args: Any, **options: Any) -> Any:
+        run, finish = self._threads.run_to_end, getattr(self._own, verb.__name__)
+        return await self._call(run, finish, own(claims), *args, **options)
 
     finishing: Any = awaited
     finishing.__signature__ = _shown(verb)

@@ -8,7 +8,7 @@ import click
 
 from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.lines import load
-from tablequeue.cli.options import ID, Seconds, time_option
+from tablequeue.cli.options import ID, Seconds, due_option
 from tablequeue.errors import BadInput, NoResult
 from tablequeue.model.message import Claim
 from tablequeue.model.payload import json_text
@@ -79,9 +79,7 @@ def cancel(settings: Settings, /, queue: str, ids: tuple[int, ...]) -> None:
 @click.argument("queue")
 @click.argument("id", type=ID)
 @click.option("--delay", type=float, help="Seconds until it is ready; 0: at once.")
-@click.option(
-    "--due", callback=time_option, metavar="TIME", help="When it is ready, such as 2030-01-31T12:00:00+00:00."
-)
+@due_option
 @click.option("--priority", type=int, help="Its priority, in a queue with --order priority.")
 @click.pass_obj
 def reschedule(

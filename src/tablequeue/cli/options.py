@@ -94,6 +94,11 @@ def time_option(ctx: click.Context, param: click.Parameter, value: str | None) -
     return time
 
 
+due_option = click.option(
+    "--due", callback=time_option, metavar="TIME", help="When it is ready, such as 2030-01-31T12:00:00+00:00."
+)
+
+
 # -- definitions -------------------------------------------------------------------------------------------------------
 
 _DEFAULT = Definition()

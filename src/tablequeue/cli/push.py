@@ -13,7 +13,7 @@ from rich.progress import track
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
-from tablequeue.cli.options import ID, Seconds, time_option
+from tablequeue.cli.options import ID, Seconds, due_option
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database, destination
 from tablequeue.engines import engine_class
@@ -48,9 +48,7 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.argument("queue")
 @click.argument("payload", required=False)
 @click.option("--delay", type=float, help="Seconds until it is ready.")
-@click.option(
-    "--due", callback=time_option, metavar="TIME", help="When it is ready, such as 2030-01-31T12:00:00+00:00."
-)
+@due_option
 @click.option("--priority", type=int, help="Higher numbers first, in a queue with --order priority.  [default: 0]")
 @click.option("--group", help="Its group, in a queue with groups.")
 @click.option("--key", help="Its deduplication key, unique among the live messages of the queue.")

@@ -1,6 +1,7 @@
 """The operations that push, claim, finish and maintain messages.
 
-An engine overrides the operations that need more than one text.
+An engine overrides the operations that need more than one text. Over 400 lines, because each operation of one part
+has its declaration beside it.
 """
 
 from __future__ import annotations

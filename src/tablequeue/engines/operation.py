@@ -156,6 +156,11 @@ def by_text(
     return _ByText(shape, text, operation(effect, texts or ({text: ""} if text else texts), others, several=several))
 
 
+def pairs(rows: Iterable[Row]) -> dict[Any, Any]:
+    """Return rows of two columns as a dict."""
+    return {row[0]: row[1] for row in rows}
+
+
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 
@@ -193,12 +198,12 @@ def first(cursor: Cursor) -> Any:
     return next((row[0] for row in cursor.fetchall()), None)
 
 
-def ids(cursor: Cursor) -> list[int]:
+def _column(cursor: Cursor) -> list[Any]:
     return [row[0] for row in cursor.fetchall()]
 
 
-def strings(cursor: Cursor) -> list[str]:
-    return [row[0] for row in cursor.fetchall()]
+ids: Shape[list[int]] = _column
+strings: Shape[list[str]] = _column
 
 
 def distinct(cursor: Cursor) -> set[Any]:
@@ -207,7 +212,7 @@ def distinct(cursor: Cursor) -> set[Any]:
 
 def mapping(cursor: Cursor) -> dict[Any, Any]:
     """Return the second column by the first one."""
-    return {row[0]: row[1] for row in cursor.fetchall()}
+    return pairs(cursor.fetchall())
 
 
 def one(kind: Callable[..., T]) -> Shape[T | None]:

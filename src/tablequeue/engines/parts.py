@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operation import inherit
 from tablequeue.engines.table import Statements
 from tablequeue.engines.texts import Row
-
-
-def pairs(rows: Iterable[Row]) -> dict[Any, Any]:
-    """Return rows of two columns as a dict."""
-    return {row[0]: row[1] for row in rows}
 
 
 def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:

@@ -15,9 +15,8 @@ from typing import Any, TypeVar, cast
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
-from tablequeue.engines.operation import Effect, by_text, none, operation
+from tablequeue.engines.operation import Effect, by_text, none, operation, pairs
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import pairs
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -367,9 +368,17 @@ def kind_of(values: dict[str, Any]) -> Kind:
     return "topic" if "keep" in values else "subscription" if "topic" in values else "queue"
 
 
-def definition_from(values: dict[str, Any]) -> Definition:
-    """Return the definition that an entry of the catalogue holds."""
-    return KINDS[kind_of(values)].from_dict(values)
+def table_in(entry: str) -> str:
+    """Return the name of the table in an entry of the catalogue."""
+    table: str = json.loads(entry)["table"]
+    return table
+
+
+def definition_of(entry: str) -> tuple[Definition, str]:
+    """Return the definition in an entry of the catalogue, and the name of the table."""
+    values = json.loads(entry)
+    table_name = values.pop("table")
+    return KINDS[kind_of(values)].from_dict(values), table_name
 
 
 __all__ = [

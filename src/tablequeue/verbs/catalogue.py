@@ -19,8 +19,9 @@ from tablequeue.model.definition import (
     Kind,
     SubscriptionDefinition,
     TopicDefinition,
-    definition_from,
+    definition_of,
     kind_of,
+    table_in,
 )
 from tablequeue.model.names import check_full_name, check_name, subscription_of, table_of, topic_table_of
 from tablequeue.model.options import fixed
@@ -50,7 +51,7 @@ def made(runner: Runner, name: str, definition: Definition) -> Table:
             dead_letters.check(name, definition, there(engine, cursor, definition.dead_letter_to))
         # A queue of another name may have the table: it had this name before, or its name has the same hash. And a
         # program may still have a dropped queue open.
-        taken = {table_in(row) for row in engine.catalogue.names(cursor, table, {})}
+        taken = {table_in(row.entry) for row in engine.catalogue.names(cursor, table, {})}
         taken.update(engine.catalogue.dropped(cursor, table, {}))
         made = engine.table(name, definition, table_of(name, definition.kind, taken))
         engine.catalogue.create(cursor, made, entry(made))
@@ -172,12 +173,6 @@ def rows(runner: Runner) -> list[NameRow]:
     return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
 
 
-def table_in(row: NameRow) -> str:
-    """Return the name of the table in an entry of the catalogue."""
-    table: str = json.loads(row.entry)["table"]
-    return table
-
-
 def present(runner: Runner, table: Table) -> Table:
     """Return the current entry of a table that may have been renamed."""
     name = name_in(rows(runner), table.table_name)
@@ -194,7 +189,7 @@ def present_name(engine: Engine, cursor: object, table: Table) -> str | None:
 
 def name_in(there: Sequence[NameRow], table: str) -> str | None:
     """Return the name that rows of the catalogue have for a table; None if there is none."""
-    return next((row.name for row in there if table_in(row) == table), None)
+    return next((row.name for row in there if table_in(row.entry) == table), None)
 
 
 def identity(runner: Runner) -> str:
@@ -237,8 +232,8 @@ def drop(context: Context) -> None:
 def _as_entered(table: Table, there: Sequence[NameRow]) -> Table:
     """Return the table with the definition in its row of the catalogue: an altered queue may have more to drop."""
     for row in there:
-        if table_in(row) == table.table_name:
-            return table.redefined(_definition(row.entry)[0], row.name, table.dead_letters)
+        if table_in(row.entry) == table.table_name:
+            return table.redefined(definition_of(row.entry)[0], row.name, table.dead_letters)
     return table
 
 
@@ -368,16 +363,9 @@ def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None)
             f"The queue {name!r} has schema version {version}; this tablequeue works with version {present}.",
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
-    definition, table_name = _definition(row.entry)
+    definition, table_name = definition_of(row.entry)
     topic = None
     if isinstance(definition, SubscriptionDefinition):
         of = TopicDefinition(payload=definition.payload)
         topic = engine.table(definition.topic, of, topic_table_of(table_name))
     return engine.table(name, definition, table_name, topic)
-
-
-def _definition(entry: str) -> tuple[Definition, str]:
-    """Return the definition and the name of the table in an entry of the catalogue."""
-    values = json.loads(entry)
-    table_name = values.pop("table")
-    return definition_from(values), table_name

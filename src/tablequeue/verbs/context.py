@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.connection import Connection
-from tablequeue.model.definition import definition_from
+from tablequeue.model.definition import definition_of, table_in
 from tablequeue.model.message import checked_id
 from tablequeue.model.pacing import LARGEST, LONGEST, Duration, in_seconds
 from tablequeue.model.payload import CODECS, Codec
@@ -138,10 +137,9 @@ class Context:
         """Work with the definition in a catalogue entry, if the entry is of this table. Return whether it is."""
         if entry is None:
             return False
-        values = json.loads(entry)
-        if values.pop("table") != self.table.table_name:
+        if table_in(entry) != self.table.table_name:
             return False
-        definition = definition_from(values)
+        definition, _ = definition_of(entry)
         if definition != self.table.definition or name != self.table.name:
             dead_letters = self._queue_at(definition.dead_letter_to, connection)
             self.become(self.table.redefined(definition, name, dead_letters))
@@ -153,9 +151,7 @@ class Context:
         row = name and self.runner.run_beside(lookup, self.engine.shared, {"name": name}, connection)
         if not name or not row:
             return None
-        values = json.loads(row.entry)
-        table_name = values.pop("table")
-        return self.engine.table(name, definition_from(values), table_name)
+        return self.engine.table(name, *definition_of(row.entry))
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
         """Return an aware time as the driver wants it; None, for the database's clock, stays None.

@@ -20,8 +20,7 @@ from tablequeue.engines.rows import NameRow
 from tablequeue.engines.table import Table
 from tablequeue.errors import QueueNotFound
 from tablequeue.model.connection import Connection
-from tablequeue.model.definition import Definition
-from tablequeue.verbs import catalogue
+from tablequeue.model.definition import Definition, table_in
 from tablequeue.verbs.context import Context
 
 # Rows at which one statement of a sweep looks.
@@ -35,7 +34,7 @@ def look(context: Context, now: datetime | None, connection: Connection | None =
     if not noted:
         return 0
     others = [table for table in noted if table]  # the others are heads
-    there = {catalogue.table_in(row) for row in context.run_apart(_names, {}, connection)} if others else set()
+    there = {table_in(row.entry) for row in context.run_apart(_names, {}, connection)} if others else set()
     for other in others:
         if other not in there:
             orphaned: Params = {"on_table": other, "n": ROWS}

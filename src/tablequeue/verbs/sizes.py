@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.table import Table
+from tablequeue.model.definition import table_in
 from tablequeue.model.names import HISTORY, PART
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.stats import Stats
@@ -37,7 +38,7 @@ def sizes(runner: Runner, table: Table | None = None) -> list[TableSize]:
 
     Two reads, whatever the number of queues; they lock nothing.
     """
-    owners = {catalogue.table_in(row): row.name for row in catalogue.rows(runner)}
+    owners = {table_in(row.entry): row.name for row in catalogue.rows(runner)}
     stem = STEM if table is None else table.table_name
     rows = runner.run(runner.engine.checks.sizes, runner.engine.shared, {"stem": stem}) if owners else []
     found = [TableSize(row.table, _owner(row.table, owners), row.rows, row.bytes, row.dead) for row in sorted(rows)]

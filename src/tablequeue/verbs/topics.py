@@ -14,7 +14,7 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.rows import BoundsRow, NameRow, PositionRow, QueueRow
 from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput, Locked, QueueNotFound, TablequeueError
-from tablequeue.model.definition import SubscriptionDefinition, kind_of
+from tablequeue.model.definition import SubscriptionDefinition, kind_of, table_in
 from tablequeue.model.names import check_name, number_in, subscription_of, subscription_table_of, topic_table_of
 from tablequeue.verbs import catalogue
 from tablequeue.verbs.context import Context
@@ -85,7 +85,7 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
         if row is not None:
             return row
         there = _subscriptions(engine.catalogue.names(cursor, topic, {}), topic)
-        tables = [catalogue.table_in(row) for row in there]
+        tables = [table_in(row.entry) for row in there]
         dropped = [
             each for each in engine.catalogue.dropped(cursor, topic, {}) if topic_table_of(each) == topic.table_name
         ]
@@ -287,8 +287,7 @@ def _subscriptions(rows: Sequence[NameRow], topic: Table) -> list[NameRow]:
     return [
         row
         for row in rows
-        if kind_of(json.loads(row.entry)) == "subscription"
-        and topic_table_of(catalogue.table_in(row)) == topic.table_name
+        if kind_of(json.loads(row.entry)) == "subscription" and topic_table_of(table_in(row.entry)) == topic.table_name
     ]
 
 

@@ -1,4 +1,4 @@
-"""A connection of Airflow as a database of queues."""
+"""A connection of Airflow as a database of queues, and what the triggers of its queues have in common."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from typing import Any
 
 import sqlalchemy as sa
 from airflow.sdk import BaseHook
+from airflow.triggers.base import BaseTrigger
 
 import tablequeue
 from tablequeue.errors import BadInput, BadUrl
 from tablequeue.model.definition import Definition
 
 DEFAULT = "tablequeue_default"
+
+
+class QueueTrigger(BaseTrigger):
+    """A trigger about one queue: Airflow makes it anew, from what it serializes, in each triggerer."""
+
+    def __init__(self, queue_name: str, tablequeue_conn_id: str = DEFAULT) -> None:
+        super().__init__()
+        self.queue_name = queue_name
+        self.tablequeue_conn_id = tablequeue_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        kwargs = {"queue_name": self.queue_name, "tablequeue_conn_id": self.tablequeue_conn_id}
+        return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
 
 
 class Hook(BaseHook):

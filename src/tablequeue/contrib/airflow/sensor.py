@@ -8,25 +8,16 @@ from typing import Any
 
 from airflow.configuration import conf
 from airflow.sdk import BaseHook, BaseSensorOperator
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from tablequeue import aio
-from tablequeue.contrib.airflow.hook import DEFAULT, Hook, check_delivery, url_of
+from tablequeue.contrib.airflow.hook import DEFAULT, Hook, QueueTrigger, check_delivery, url_of
 from tablequeue.contrib.outages import consuming, lasting
 from tablequeue.errors import LeaseLost
 
 
-class ReadyTrigger(BaseTrigger):
+class ReadyTrigger(QueueTrigger):
     """Waits until a message of the queue is ready, also during an outage. It claims the message, and releases it."""
-
-    def __init__(self, queue_name: str, tablequeue_conn_id: str = DEFAULT) -> None:
-        super().__init__()
-        self.queue_name = queue_name
-        self.tablequeue_conn_id = tablequeue_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        kwargs = {"queue_name": self.queue_name, "tablequeue_conn_id": self.tablequeue_conn_id}
-        return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         url = url_of(await BaseHook.aget_connection(self.tablequeue_conn_id))

@@ -16,7 +16,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from tablequeue import aio
-from tablequeue.contrib.airflow.hook import DEFAULT, check_delivery, url_of
+from tablequeue.contrib.airflow.hook import DEFAULT, QueueTrigger, check_delivery, url_of
 from tablequeue.contrib.outages import consuming, lasting
 from tablequeue.errors import BadInput, LeaseLost, TablequeueError
 
@@ -24,7 +24,7 @@ from tablequeue.errors import BadInput, LeaseLost, TablequeueError
 IN_PROGRESS = 100
 
 
-class Trigger(BaseEventTrigger):
+class Trigger(QueueTrigger, BaseEventTrigger):
     """Makes an event of each message of a queue, or of a subscription `topic/name`; never loses one.
 
     A message is completed after Airflow has stored its event. Before that it is under its lease: if the triggerer is
@@ -32,15 +32,6 @@ class Trigger(BaseEventTrigger):
 
     The event is a dict: `queue`, `id`, `payload`, `headers`.
     """
-
-    def __init__(self, queue_name: str, tablequeue_conn_id: str = DEFAULT) -> None:
-        super().__init__()
-        self.queue_name = queue_name
-        self.tablequeue_conn_id = tablequeue_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        kwargs = {"queue_name": self.queue_name, "tablequeue_conn_id": self.tablequeue_conn_id}
-        return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
 
     def shared_stream_key(self) -> Hashable | None:
         """Return the key under which all watchers of a queue share one consumer. None for a deferred task."""

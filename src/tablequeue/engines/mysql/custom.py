@@ -9,8 +9,8 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.fair import until_room
 from tablequeue.engines.mysql.packets import bound, together
 from tablequeue.engines.mysql.within import lock_held, looks, newest
+from tablequeue.engines.operation import pairs
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import pairs
 from tablequeue.engines.pauses import Pauses
 from tablequeue.engines.progress import ProgressReports
 from tablequeue.engines.reads import Next, Reads

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.within import looks, newest, settled
+from tablequeue.engines.operation import pairs
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import pairs
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 

@@ -1,4 +1,7 @@
-"""The operations on messages on MariaDB and MySQL, which need several statements where other engines need one."""
+"""The operations on messages on MariaDB and MySQL, which need several statements where other engines need one.
+
+Over 400 lines, because they are one part, and share how messages are locked, changed and counted.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,8 @@ from tablequeue.engines.mysql.packets import bound, if_any, kept, sent, stored, 
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.mysql.within import Offer, conflict, lock, lock_held, looks, offered, only
-from tablequeue.engines.operation import Effect, operation
+from tablequeue.engines.operation import Effect, operation, pairs
 from tablequeue.engines.params import Params
-from tablequeue.engines.parts import pairs
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row

@@ -112,7 +112,12 @@ def write(
 
 def column(name: str) -> Column:
     """A column by its name, which may have dots."""
-    return f.col("`" + name.replace("`", "``") + "`")
+    return f.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """The name of a column in SQL."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _check_partitions(rows: DataFrame, partition_by: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from tablequeue.bulk.tables import same_key
 from tablequeue.errors import BadInput
-from tablequeue.spark.pipeline.files import column, has_null, place
+from tablequeue.spark.pipeline.files import column, has_null, place, quoted
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -38,7 +38,7 @@ _BOUNDS = (BOUNDS, "delta.dataSkippingNumIndexedCols")
 def settings(key: Sequence[str]) -> dict[str, str]:
     """The settings of a table: only the key has bounds. Those that deltalake writes for others are not always right,
     and a filter would miss rows."""
-    return {BOUNDS: ",".join(map(_quoted, key))}
+    return {BOUNDS: ",".join(map(quoted, key))}
 
 
 def check_table(table: DeltaTable, name: str, key: Sequence[str]) -> None:
@@ -92,11 +92,11 @@ def merge(
     every = pa.schema(table.schema().to_arrow())
     schema = pa.schema([each for each in every if each.name in columns])
     source = pa.RecordBatchReader.from_batches(schema, _read(paths, schema))
-    same = " and ".join(f"t.{_quoted(each)} = s.{_quoted(each)}" for each in key)
-    values = {_quoted(each): f"s.{_quoted(each)}" for each in schema.names}
+    same = " and ".join(f"t.{quoted(each)} = s.{quoted(each)}" for each in key)
+    values = {quoted(each): f"s.{quoted(each)}" for each in schema.names}
     # Not streamed: so it knows the least and the greatest key, and skips the files that have none in between.
     merger = table.merge(source, same, "s", "t", streamed_exec=False, commit_properties=once)
-    if changed := {_quoted(each): values[_quoted(each)] for each in schema.names if each not in key}:
+    if changed := {quoted(each): values[quoted(each)] for each in schema.names if each not in key}:
         merger = merger.when_matched_update(changed)
     merger.when_not_matched_insert(values).execute()
 
@@ -115,7 +115,3 @@ def _read(paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with system.open_input_file(inside) as file:
             for batch in pq.ParquetFile(file).iter_batches():
                 yield batch.select(schema.names).cast(schema)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from tablequeue.errors import BadInput
 from tablequeue.spark.pipeline.failures import ERROR, UNFITTING
+from tablequeue.spark.pipeline.files import column
 from tablequeue.spark.pipeline.sinks import Batch, ToTopic
 from tablequeue.topic import Topic
 
@@ -22,8 +23,7 @@ def message(rows: DataFrame, stage: str, **headers: Column) -> Column:
     """Return the rejected message of a row: its column payload, or else the row as JSON, with headers."""
     kinds = {field.name: field.dataType for field in rows.schema.fields}
     has_payload = isinstance(kinds.get("payload"), StringType | BinaryType)
-    columns = (f.col("`" + name.replace("`", "``") + "`") for name in kinds)
-    payload = f.col("payload") if has_payload else f.to_json(f.struct(*columns))
+    payload = f.col("payload") if has_payload else f.to_json(f.struct(*map(column, kinds)))
     named = {"stage": f.lit(stage), **headers} | ({"id": f.col("id")} if "id" in kinds else {})
     told = f.to_json(f.struct(*(value.alias(name) for name, value in named.items())))
     return f.struct(payload.cast("binary").alias("payload"), told.alias("headers"))

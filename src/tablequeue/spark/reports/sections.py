@@ -142,8 +142,7 @@ def _hung(workers: Rows, times: Mapping[str, Row], read_at: datetime) -> Iterato
         leases = _count(sum(row["expired"] for row in expired), "lease")
         yield f"{leases} of {_names(expired)} expired, and the messages were delivered again."
     longest = max(_LONG, times["run"]["max"] if "run" in times else 0)
-    since = [row for row in workers if row["holds"]]
-    if held := [row for row in since if (read_at - row["holds_since"]).total_seconds() > longest]:
+    if held := [row for row in workers if row["holds"] and (read_at - row["holds_since"]).total_seconds() > longest]:
         first = min(row["holds_since"] for row in held)
         yield f"{_names(held)} may hang: a message is in progress there since {_at(first)}, longer than any took."
 

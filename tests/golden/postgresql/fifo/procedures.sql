@@ -650,8 +650,9 @@ create or replace function public.tq_emails_pop(
                 hint = 'Give a whole number from 1 on.';
         end if;
         p_lease := coalesce(p_lease, 60.0);
-        if not p_lease between 0 and 3200000000 then
-            raise exception using errcode = 'TQ001', message = 'lease is ' || p_lease || '.',
+        if p_lease is null or not p_lease between 0 and 3200000000 then
+            raise exception using errcode = 'TQ001',
+                message = 'lease is ' || coalesce(cast(p_lease as text), 'null') || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         p_consumer := coalesce(p_consumer, session_user);
@@ -982,8 +983,9 @@ create or replace function public.tq_emails_extend(
         extended bigint;
         lease_end timestamptz;
     begin
-        if not p_lease between 0 and 3200000000 then
-            raise exception using errcode = 'TQ001', message = 'seconds is ' || p_lease || '.',
+        if p_lease is null or not p_lease between 0 and 3200000000 then
+            raise exception using errcode = 'TQ001',
+                message = 'seconds is ' || coalesce(cast(p_lease as text), 'null') || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         update public.tq_emails

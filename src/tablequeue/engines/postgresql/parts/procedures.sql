@@ -37,6 +37,14 @@ if json_typeof(p_headers) <> 'object' then
 end if;
 perform {queue}_characters(p_headers);
 
+-- name: checked_seconds
+-- {of} is a duration, which errors call {named}.
+if {of} is null or not {of} between 0 and {longest} then
+    raise exception using errcode = 'TQ001',
+        message = '{named} is ' || coalesce(cast({of} as text), 'null') || '.',
+        hint = 'Give seconds, from 0 to 100 years.';
+end if;
+
 -- name: checked_now
 if not isfinite(p_now) then
     raise exception using errcode = 'TQ001', message = 'now is ' || p_now || '.',

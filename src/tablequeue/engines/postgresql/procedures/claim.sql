@@ -146,10 +146,7 @@ create or replace function {queue}_pop(
         end if;
         -- [at_least_once]
         p_lease := coalesce(p_lease, {lease});
-        if not p_lease between 0 and {longest} then
-            raise exception using errcode = 'TQ001', message = 'lease is ' || p_lease || '.',
-                hint = 'Give seconds, from 0 to 100 years.';
-        end if;
+        {checked_seconds of=p_lease named=lease}
         -- [end]
         -- [at_most_once]
         if p_lease is not null then
@@ -249,11 +246,7 @@ create or replace procedure {queue}_wait(p_seconds float8 default 20) language p
         ends timestamptz;
         ready boolean := false;
     begin
-        if p_seconds is null or not p_seconds between 0 and {longest} then
-            raise exception using errcode = 'TQ001',
-                message = 'seconds is ' || coalesce(cast(p_seconds as text), 'null') || '.',
-                hint = 'Give seconds, from 0 to 100 years.';
-        end if;
+        {checked_seconds of=p_seconds named=seconds}
         ends := clock_timestamp() + p_seconds * interval '1 second';
         while not ready and clock_timestamp() < ends loop
             commit;

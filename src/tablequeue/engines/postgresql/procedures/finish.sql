@@ -249,11 +249,7 @@ create or replace function {queue}_release(
         held bigint[];
         -- [end]
     begin
-        if p_delay is null or not p_delay between 0 and {longest} then
-            raise exception using errcode = 'TQ001',
-                message = 'delay is ' || coalesce(cast(p_delay as text), 'null') || '.',
-                hint = 'Give seconds, from 0 to 100 years.';
-        end if;
+        {checked_seconds of=p_delay named=delay}
         -- [ranges]
         held := array(
             {sql range_hold}
@@ -307,10 +303,7 @@ create or replace function {queue}_extend(
         extended bigint;
         lease_end timestamptz;
     begin
-        if not p_lease between 0 and {longest} then
-            raise exception using errcode = 'TQ001', message = 'seconds is ' || p_lease || '.',
-                hint = 'Give seconds, from 0 to 100 years.';
-        end if;
+        {checked_seconds of=p_lease named=seconds}
         -- [ranges]
         {sql range_extend ids=array[p_id]}
         into extended, lease_end;
