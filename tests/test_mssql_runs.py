@@ -39,7 +39,6 @@ LEFT_OUT: dict[str, str] = {
     r"test_batches\.py::test_one_of_two_ends_a_batch": "Its look at open batches passes over one that another "
     "transaction ends, so the mutant, which does not lock the row, pushes no second callback.",
     r"test_low_water\.py": "Only engines whose index keeps dead entries have a low-water mark.",
-    r"test_procedures_of_batches\.py": "Procedures of queues with batches or dependencies are refused there.",
     r"streams/test_user_tables\.py": "A write into a table of the user is refused there.",
     r"topics/test_procedures\.py": "Only PostgreSQL has procedures of topics.",
     r"test_procedures\.py::test_(the_check_notices_)?(groups_(that_)?go_on_by|those_of_an_older)": POSTGRESQL,

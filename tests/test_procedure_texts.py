@@ -35,10 +35,9 @@ def test_there_is_a_template_for_each_verb(name: str) -> None:
     engine = engine_class(name)(sa.URL.create(name).get_dialect()())
     words = {*engine.words(engine.table("work", Definition()))}
     missing = {*procedures.VERBS, "grant", "drop"} - set(procedures.templates(folder))
-    # On SQL Server a history is a table, so that no procedure can be called so.
-    refused = {"push_batch", "cancel_batch", "batch"}
-    # There the wait is that of a notification of the server; on MariaDB and MySQL, one procedure looks and waits.
-    others = {"mssql": {"history", "look", "wait", *refused}, "postgresql": {"read_history"}}
+    # On SQL Server a history is a table, so that no procedure can be called so. There the wait is that of a
+    # notification of the server; on MariaDB and MySQL, one procedure looks and waits.
+    others = {"mssql": {"history", "look", "wait"}, "postgresql": {"read_history"}}
     assert missing == others.get(name, {"read_history", "look"})
     for file in procedures.templates(folder):
         text = procedures.template(folder, file)
@@ -54,10 +53,14 @@ def test_there_is_a_template_for_each_verb(name: str) -> None:
 
 
 @pytest.mark.parametrize("feature", ["batches", "dependencies"])
-def test_on_sql_server_queues_with_these_features_have_none(feature: str) -> None:
-    engine, _ = on_sql_server("fifo")
+@pytest.mark.parametrize("name", WITH_PROCEDURES)
+def test_queues_with_these_features_have_none(name: str, feature: str) -> None:
+    engine = engine_class(name)(sa.URL.create(name).get_dialect()())
     options: dict[str, Any] = {feature: True}
-    refuses(BadInput, procedures.procedures, engine, engine.table("work", Definition(**options)))
+    table = engine.table("work", Definition(**options))
+    refuses(BadInput, procedures.procedures, engine, table)
+    assert procedures.procedure_for(engine, table, "pop") is None
+    assert "drop" not in procedures.dropping(engine, table)
 
 
 MORE: dict[str, dict[str, Any]] = {

@@ -550,13 +550,12 @@ def test_a_name_that_another_queue_has_is_refused(db: Database) -> None:
 
 def check_groups(db: Database) -> None:
     """What ends the first message of a group makes the next one ready at once, by both protocols of PostgreSQL."""
-    queue = made(db, groups=True, batches=True, max_attempts=1)
+    queue = made(db, groups=True, max_attempts=1)
     with session(db) as one:
         # psycopg sends the parameters apart, as the extended protocol has it, but not with its ClientCursor.
         for cursor in (one.cursor, ClientCursor(one.cursor.connection)):
             one.cursor = cursor
-            with queue.batch() as batch:
-                batch.push_many(NewMessage(each, group="g") for each in range(4))
+            queue.push_many(NewMessage(each, group="g") for each in range(4))
             first, second, third, fourth = [*ids_of(queue.peek()), *ids_of(queue.peek(3, state="blocked"))]
             token = one.call("pop")[0][-1]
             one.call("complete", ids=[first], token=token)
@@ -566,10 +565,7 @@ def check_groups(db: Database) -> None:
             assert ids_of(queue.peek()) == [third]
             one.call("cancel", ids=[third])
             assert ids_of(queue.peek()) == [fourth]
-            last = queue.push(4, group="g")
-            one.call("cancel_batch", id=batch.id)
-            assert ids_of(queue.peek()) == [last]
-            queue.cancel(last)
+            queue.cancel(fourth)
 
 
 @only("postgresql")
@@ -578,7 +574,7 @@ def test_groups_go_on_by_both_protocols(db: Database) -> None:
 
 
 @only("postgresql")
-@pytest.mark.parametrize("file", ["complete", "fail", "cancel", "cancel_batch"])
+@pytest.mark.parametrize("file", ["complete", "fail", "cancel"])
 def test_the_check_notices_groups_that_go_on_by_one(db: Database, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite(monkeypatch, file, r"not within(?= then\s+perform \{queue\}_promote)", "now() = statement_timestamp()")
     with pytest.raises(AssertionError):

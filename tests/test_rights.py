@@ -26,9 +26,6 @@ CALLED: dict[str, dict[str, Any]] = {
     "push": {"payload": "1"},
     "push_many": {"messages": "[1, 2]"},
     "push_each": {"messages": '[{"payload": 1}]'},
-    "push_batch": {"messages": '[{"payload": 1}]'},
-    "cancel_batch": {"id": 1},
-    "batch": {"id": 1},
     "pop": {},
     "take": {},
     "look": {},
@@ -148,14 +145,9 @@ def allowed(one: Session, action: str, **params: Any) -> bool:
         one.call(action, **params) if action in CALLED else one.execute(action)
     except errors.NoRights:
         return False
-    except (errors.LeaseLost, BadInput):  # there is no such batch
+    except errors.LeaseLost:
         pass
     return True
-
-
-def batches_are_refused(kind: Kind) -> bool:
-    syntax = kind.engine_class.procedure_syntax
-    return syntax is None or "batches" in syntax.lacks
 
 
 def rights(database: Database, kind: Kind, names: dict[str, str], verbs: set[str]) -> dict[str, set[str]]:
@@ -169,13 +161,9 @@ def rights(database: Database, kind: Kind, names: dict[str, str], verbs: set[str
     return there
 
 
-@pytest.mark.parametrize("design", ["at_least_once", "at_most_once", "batches"])
-def test_the_rights_of_each_role(place: Place, kind: Kind, db: Database, design: Any) -> None:
-    batches = design == "batches"
-    if batches and batches_are_refused(kind):
-        pytest.skip("It has no procedures of queues with batches.")
-    delivery: Delivery = "at_least_once" if batches else design
-    queue = db.create_queue("work", delivery=delivery, batches=batches, dependencies=batches)
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_the_rights_of_each_role(place: Place, kind: Kind, db: Database, delivery: Delivery) -> None:
+    queue = db.create_queue("work", delivery=delivery)
     verbs = {name.removeprefix("tq_work_") for name in db.install_procedures("work")}
     with roles(place, kind) as names:
         assert rights(db, kind, names, verbs) == {one: set() for one in names}, "nobody has them by themselves"

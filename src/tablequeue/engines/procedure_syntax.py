@@ -21,8 +21,6 @@ class ProcedureSyntax(NamedTuple):
     """The schema in the printed text if none is named; None: that of the session that runs it."""
     kinds: tuple[str, ...] = ("queue",)
     """The kinds of definitions that have procedures."""
-    lacks: tuple[str, ...] = ()
-    """The features whose queues have no procedures."""
     dropped_first: tuple[str, ...] = ()
     """The dialects that cannot replace a procedure: it is dropped first, and the rights on it are lost."""
     words: Mapping[str, str] = MappingProxyType({})

@@ -21,13 +21,11 @@ from tablequeue.engines.base import EngineBase
 from tablequeue.engines.columns import listed
 from tablequeue.engines.conditions import conditions
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.dependencies import FAR
 from tablequeue.engines.procedure_list import PROCEDURES
 from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import chosen, meets, texts_in
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
-from tablequeue.model.batch import BATCHES_WITHOUT_HISTORY
 from tablequeue.model.definition import Definition
 from tablequeue.model.pacing import LARGEST, LONGEST, Backoff
 
@@ -41,6 +39,8 @@ VERBS = tuple(file for files in ROLES.values() for file in files if not file.sta
 RAISED: Mapping[int, type[TablequeueError]] = {51001: BadInput, 51002: DuplicateKey, 51003: LeaseLost}
 # Templates that create no procedure.
 _OTHERS = ("grant", "grant_schema", "drop", "before_all", "after_all")
+# The features of a definition with which a queue has no procedures.
+_REFUSED = ("batches", "dependencies")
 # e to this power is about the largest float.
 _LARGEST_EXPONENT = 700
 
@@ -51,12 +51,7 @@ def procedures(engine: EngineBase, table: Table) -> str:
     On PostgreSQL it drops those of the same names with other parameters, which an older tablequeue made.
     """
     syntax = _syntax(engine)
-    for feature in syntax.lacks:
-        if getattr(table.definition, feature):
-            raise BadInput(
-                f"The queue {table.name!r} has {feature}, and so no stored procedures on {engine.name}.",
-                f"Use the verbs; or create a queue without {feature} for other languages.",
-            )
+    check(table)
     engine = _placed(engine, syntax.schema)
     files, available = _files(engine, table.definition), templates(engine.name)
     names = {"names": ", ".join(f"'{table.table_name}_{verb_of(file)}'" for file in files)}
@@ -66,6 +61,16 @@ def procedures(engine: EngineBase, table: Table) -> str:
     dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""
     made = (_rendered(engine, file, table) for file in files)
     return "\n\n".join(filter(None, [dropped, before, *made, after]))
+
+
+def check(table: Table) -> None:
+    """Refuse a queue that cannot have procedures, because Python ends its batches and its dependencies."""
+    for feature in _REFUSED:
+        if getattr(table.definition, feature, False):
+            raise BadInput(
+                f"A queue with {feature} has no stored procedures, and {table.name!r} would have both.",
+                f"Use the verbs; or a queue without {feature} for other languages.",
+            )
 
 
 def grants(engine: EngineBase, table: Table, roles: Mapping[str, Sequence[str]]) -> str:
@@ -169,7 +174,7 @@ def _placed(engine: EngineBase, schema: str | None) -> EngineBase:
 
 def _files(engine: EngineBase, definition: Definition) -> list[str]:
     met = conditions(definition)
-    if definition.kind not in _syntax(engine).kinds:
+    if definition.kind not in _syntax(engine).kinds or met & {*_REFUSED}:
         return []
     made = ((name, PROCEDURES[name]) for name in templates(engine.name) if name in PROCEDURES)
     return [name for name, one in made if definition.kind in one.of.split() and meets(one.needs, met)]
@@ -181,8 +186,7 @@ _SQL = re.compile(r"\{sql ([\w.]+)((?: \w+=[^\s}]+)*)\}")
 def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
     definition, syntax = table.definition, _syntax(engine)
     origin = table.name.replace("'", "''")
-    own = {"origin": f"'{origin}'", "far": f"'{engine.dump_time(FAR)}'"}
-    words = engine.words(table) | _words(definition) | own | dict(more or {})
+    words = engine.words(table) | _words(definition) | {"origin": f"'{origin}'"} | dict(more or {})
     lines = []
     text = listed(template(engine.name, file), engine.expressions)
     for line in chosen(text, conditions(definition)):
@@ -214,7 +218,6 @@ def _words(definition: Definition) -> dict[str, str]:
         "lease": repr(float(definition.lease)),
         "max_attempts": str(definition.max_attempts),
         "retention": repr(float(definition.retention or 0)),
-        "batch_retention": repr(BATCHES_WITHOUT_HISTORY if definition.retention is None else definition.retention),
         "base": repr(float(backoff.base)),
         "factor": repr(float(backoff.factor)),
         "cap": repr(float(backoff.cap)),

@@ -43,10 +43,13 @@ def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
             )
         there = table.redefined(definition, name, target)
         if definition != before:
+            with_procedures = procedures.are_there(engine, cursor, there)
+            if with_procedures:
+                procedures.check(there)  # before anything has changed
             engine.catalogue.redefine(cursor, there, {**params, **catalogue.entry(there), "before": before})
             if definition.concurrency is not None:
                 engine.messages.close_slots(cursor, there, params)
-            if procedures.are_there(engine, cursor, there):
+            if with_procedures:
                 procedures.install(engine, cursor, there)
         return there
 

@@ -187,7 +187,6 @@ class SQLServer(Engine):
     procedure_syntax = ProcedureSyntax(
         "@p_{}",
         partial(quoted_role, "[]"),
-        lacks=("batches", "dependencies"),
         words={"of_inserted": "", "of_deleted": ""},
         kept=kept,
         there=THERE,

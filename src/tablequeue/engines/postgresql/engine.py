@@ -157,8 +157,6 @@ class PostgreSQL(Engine):
             "and proname in ('{table}_push', '{table}_pop')"
         ),
         words={
-            # The procedures look in a table whose name they learn.
-            "source": "%s",
             "payload_text": "payload",
             "headers_text": "headers",
             "errors_text": "errors",

@@ -13,26 +13,21 @@ if @p_delay not between 0 and {longest}
 -- [expires]
 if @p_expires <= 0 or @p_expires > {longest}
     throw 51001, N'expires is not above 0, to 100 years. Give another number of seconds.', 1;
--- [end]
 -- [not expires]
 if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave the seconds out.', 1;
--- [end]
 -- [not priority]
 if @p_priority is not null
     throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
--- [end]
 -- [groups]
 if @p_group is null or len((@p_group + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
     throw 51001, N'The queue has groups. Give the message its group, of 1 to 255 characters.', 1;
 if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
     throw 51001, N'The group has a NUL character. Give another one.', 1;
--- [end]
 -- [fair]
 if len((@p_group + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
     throw 51001, N'The group is not of 1 to 255 characters. Give another one.', 1;
 if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
     throw 51001, N'The group has a NUL character. Give another one.', 1;
--- [end]
 -- [ungrouped]
 if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
 -- [end]
@@ -45,7 +40,6 @@ set @p_producer = coalesce(@p_producer, original_login());
 set @p_priority = coalesce(@p_priority, 0);
 -- [due]
 if @p_due is null set @p_delay = coalesce(@p_delay, 0);
--- [end]
 -- [strict]
 set @p_group = N'';
 -- [end]
@@ -85,7 +79,6 @@ from (
 order by given.number desc, case when given.slot > @p_served then 0 else 1 end desc, given.slot desc;
 set @p_served = coalesce(@p_last, @p_served);
 exec sp_set_session_context {ring_of_session}, @p_served;
--- [end]
 -- [group_rate]
 if exists (select 1 from @claimed) break; -- what it has spent is not noted yet
 -- [end]
@@ -106,7 +99,6 @@ declare @spending nvarchar(max) = (
     for json path
 );
 if @spending is not null exec {queue}__spend_group_rates @spending, @p_now;
--- [end]
 -- [rate]
 set @granted = (select count(*) from @claimed);
 if @granted > 0 exec {queue}__spend_rate @granted, @p_now;

@@ -108,7 +108,6 @@ begin
         set @p_lease = coalesce(@p_lease, {lease});
         if @p_lease not between 0 and {longest}
             throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
-        -- [end]
         -- [at_most_once]
         if @p_lease is not null throw 51001, N'A message delivered at most once has no lease. Leave it out.', 1;
         -- [end]
@@ -121,7 +120,6 @@ begin
         declare @claimed table (
             {claimed_types}
         );
-        -- [end]
         -- [at_most_once]
         declare @claimed table (
             {history_types}
@@ -131,7 +129,6 @@ begin
         -- [concurrency]
         declare @slots nvarchar(max);
         exec @p_n = {queue}__lock_slots @p_n, @slots output;
-        -- [end]
         -- [limited]
         if @p_n = 0 set @turn = 2;
         -- [end]
@@ -139,7 +136,6 @@ begin
         begin
             -- [at_least_once]
             {sql claim into=@claimed};
-            -- [end]
             -- [at_most_once]
             {sql take into=@claimed};
             -- [end]
@@ -162,7 +158,6 @@ begin
             @p_token as token
         from @claimed
         order by {order_by};
-        -- [end]
         -- [at_least_once]
         select
             {claimed_names},
@@ -199,7 +194,6 @@ begin
         declare @claimed table (
             {history_types}
         );
-        -- [end]
         -- [none]
         declare @claimed table (
             {claimed_types}
@@ -221,7 +215,6 @@ begin
         from @claimed
         group by convert(varbinary(1020), group_key)
         order by min(id);
-        -- [end]
         -- [keep]
         insert into {history} (
             {history_row}
@@ -233,7 +226,6 @@ begin
             {claimed_names with lease_until = cast(null as datetime2(6)) as lease_until}
         from @claimed
         order by {order_by};
-        -- [end]
         -- [none]
         select
             {claimed_names}

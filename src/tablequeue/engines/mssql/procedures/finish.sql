@@ -91,7 +91,6 @@ begin
         -- [results]
         if isjson(N'[' + @p_result + N']') = 0
             throw 51001, N'The result is no JSON. Give the text of one value.', 1;
-        -- [end]
         -- [not results]
         if @p_result is not null throw 51001, N'This queue keeps no results. Leave the result out.', 1;
         -- [end]
@@ -102,7 +101,6 @@ begin
         from {queue} as message with (rowlock, updlock, forceseek)
         where message.id in (select given.id from openjson(@p_ids) with (id bigint '$') as given)
             and message.token = @p_token;
-        -- [end]
         -- [at_most_once]
         insert into @done (id)
         select message.id
@@ -116,10 +114,8 @@ begin
         {sql complete_at_most_once into=nothing};
         -- [at_least_once]
         {sql complete into=nothing};
-        -- [end]
         -- [results]
         insert into {results} (id, result) select id, @p_result from @done where @p_result is not null;
-        -- [end]
         -- [keep grouped]
         insert into {turns} (group_key)
         select group_key from @done group by group_key order by min(id);
@@ -195,7 +191,6 @@ begin
             exec @changed = {queue}__cancel_held @it, @p_token, @p_error, @p_now;
             set @state = 'cancelled';
         end;
-        -- [end]
         -- [at_most_once]
         {sql fail_at_most_once ids=concat(N'[',@p_id,N']') into=nothing};
         declare @changed bigint = @@rowcount;

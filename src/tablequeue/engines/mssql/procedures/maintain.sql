@@ -28,18 +28,14 @@ begin
     set xact_abort, nocount on;
     -- [none dead_letter_to]
     begin transaction;
-    -- [end]
     -- [none]
     {sql expire n=@p_n into=nothing};
     declare @moved int = @@rowcount;
-    -- [end]
     -- [none dead_letter_to]
     exec {queue}__move_dead @p_now;
     commit transaction;
-    -- [end]
     -- [none]
     return @moved;
-    -- [end]
     -- [keep]
     -- A statement has one OUTPUT ... INTO: its rows go to the history, and their groups to the notes, from a table.
     declare @over table (
@@ -54,11 +50,9 @@ begin
     select
         {history_row}, outcome
     from @over;
-    -- [end]
     -- [keep grouped]
     insert into {turns} (group_key)
     select convert(varbinary(1020), group_key) from @over group by group_key order by min(id);
-    -- [end]
     -- [keep]
     return @number;
     -- [end]
@@ -89,7 +83,6 @@ begin
         for xml path (N'')
     ), 1, 1, N'') + N']';
     exec {queue}__cancel_held @told, null, N'lease expired', @p_now;
-    -- [end]
     -- [dead_letter_to]
     exec {queue}__move_dead @p_now;
     commit transaction;
@@ -177,11 +170,9 @@ begin
     -- [expires]
     exec @more = {queue}__expire @p_n, @p_now;
     set @moved = @moved + @more;
-    -- [end]
     -- [grouped]
     exec @more = {queue}__promote @p_n, @p_now;
     set @moved = @moved + @more;
-    -- [end]
     -- [retention]
     exec {queue}__outdated @p_now;
     -- [end]

@@ -223,15 +223,12 @@ begin
         -- [expires]
         if exists (select 1 from @given where expires <= 0 or expires > {longest})
             throw 51001, N'expires is not above 0, to 100 years. Give another number of seconds.', 1;
-        -- [end]
         -- [not expires]
         if exists (select 1 from @given where expires is not null)
             throw 51001, N'The messages of this queue do not expire. Leave the seconds out.', 1;
-        -- [end]
         -- [not priority]
         if exists (select 1 from @given where priority is not null)
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
-        -- [end]
         -- [groups]
         if exists (
             select 1 from @given
@@ -241,7 +238,6 @@ begin
             throw 51001, N'The queue has groups. Give the message its group, of 1 to 255 characters.', 1;
         if exists (select 1 from @given where charindex(nchar(0), group_key collate Latin1_General_100_BIN2) > 0)
             throw 51001, N'The group has a NUL character. Give another one.', 1;
-        -- [end]
         -- [fair]
         if exists (
             select 1 from @given
@@ -250,11 +246,9 @@ begin
             throw 51001, N'The group is not of 1 to 255 characters. Give another one.', 1;
         if exists (select 1 from @given where charindex(nchar(0), group_key collate Latin1_General_100_BIN2) > 0)
             throw 51001, N'The group has a NUL character. Give another one.', 1;
-        -- [end]
         -- [ungrouped]
         if exists (select 1 from @given where group_key is not null)
             throw 51001, N'The queue has no groups. Leave the group out.', 1;
-        -- [end]
         -- [unique_for]
         if exists (select 1 from @given where dedup_key is not null)
             throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
@@ -284,13 +278,10 @@ begin
                     coalesce(given.priority, 0) as priority, given.dedup_key as [key],
                     -- [strict]
                     N'' as [group],
-                    -- [end]
                     -- [not strict]
                     given.group_key as [group],
-                    -- [end]
                     -- [due]
                     coalesce(given.delay, case when given.due is null then 0 end) as delay
-                    -- [end]
                     -- [not due]
                     given.delay
                     -- [end]

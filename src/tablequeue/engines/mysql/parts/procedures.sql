@@ -4,10 +4,8 @@
 -- The rest of the query that reads claimed messages: their order.
 -- [priority]
 order by priority desc, id;
--- [end]
 -- [fair]
 order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
--- [end]
 -- [by_id_or_due]
 order by {order_by};
 -- [end]
@@ -20,10 +18,6 @@ select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups 
     straight_join {queue} as message force index (primary) on message.id = given.id
     group by message.slot
 ) as spending;
-
--- name: table_of_entry
--- The table of a row of the catalogue.
-json_unquote(json_extract(definition, '$.table'))
 
 -- name: not_base64
 -- MariaDB's error for what is not in base64. MySQL has none: from_base64 returns null there.

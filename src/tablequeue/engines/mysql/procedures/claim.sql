@@ -114,7 +114,6 @@ begin
             ) as ready;
             set wide = wide * 8; -- what was locked is found and locked again, and counts
         until locked = p_n or seen < wide / 8 end repeat;
-        -- [end]
         -- [fair]
         call {queue}_find_in_turn(p_n, p_now, p_ids);
         set locked = coalesce(json_length(p_ids), 0);
@@ -135,7 +134,6 @@ end //
 -- [at_least_once]
 -- Options: n (up to how many, else 1), consumer (else the login), lease (seconds, else {lease}), now. A consumer that
 -- does not finish a message by the end of the lease has lost it.
--- [end]
 -- [at_most_once]
 -- They are in the history already, and are never delivered again; complete finishes them.
 -- Options: n (up to how many, else 1), consumer (else the login), now.
@@ -155,18 +153,15 @@ begin
     -- [rate]
     declare tokens bigint;
     declare granted_at datetime(6);
-    -- [end]
     -- [concurrency]
     declare there, got, p_places longtext character set ascii;
     declare moved bigint;
-    -- [end]
     -- [group_rate]
     declare p_groups longtext character set ascii;
     -- [end]
     {all_or_nothing}
     -- [at_least_once]
     call {queue}_options(p_options, '["n", "consumer", "lease", "now"]');
-    -- [end]
     -- [at_most_once]
     call {queue}_options(p_options, '["n", "consumer", "now"]');
     -- [end]
@@ -190,13 +185,11 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'The lease is not from 0 to 100 years. Give another number of seconds.';
     end if;
-    -- [end]
     -- [rate]
     select granted.tokens, granted.clock into tokens, granted_at from (
         {sql grant_rate}
     ) as granted;
     set p_n = least(p_n, tokens);
-    -- [end]
     -- [concurrency]
     -- First, because an expired lease frees its place.
     call {queue}_sweep(1, if(ours, 1000, least(p_n, 1000)), p_now, moved);
@@ -207,14 +200,12 @@ begin
         {sql lock_slots slots=there}
     ) as place;
     set p_n = coalesce(json_length(got), 0);
-    -- [end]
     -- [group_limited]
     set @`tablequeue.{table}.removes` = false;
     -- [end]
     call {queue}_find(p_n, ours, p_now, p_ids);
     -- [not rate]
     set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
-    -- [end]
     -- [rate]
     set p_popped_at = granted_at, p_lease_until = p_popped_at + interval p_lease second;
     -- [end]
@@ -230,7 +221,6 @@ begin
     )
     -- [in_order]
     select *, p_token as token from message
-    -- [end]
     -- [fair]
     select
         {claimed_names}, p_token as token
@@ -241,20 +231,16 @@ begin
         -- [group_rate]
         {by_group}
         {sql spend_group_rates by_group=p_groups now=p_popped_at};
-        -- [end]
         -- [at_least_once]
         {sql claim_many.change};
-        -- [end]
         -- [at_most_once]
         {sql take.change};
-        -- [end]
         -- [concurrency]
         select json_arrayagg(json_object('slot', place.slot, 'message', message.id)) into p_places
         from json_table(got, '$[*]' columns (number for ordinality, slot int path '$')) as place
         join json_table(p_ids, '$[*]' columns (number for ordinality, id bigint path '$')) as message
             on message.number = place.number;
         {sql note_slots places=p_places};
-        -- [end]
         -- [rate]
         set tokens = json_length(p_ids);
         {sql spend_rate number=tokens now=granted_at};
@@ -282,7 +268,6 @@ begin
     -- [rate]
     declare tokens bigint;
     declare granted_at datetime(6);
-    -- [end]
     -- [group_rate]
     declare p_groups longtext character set ascii;
     -- [end]
@@ -306,14 +291,12 @@ begin
         {sql grant_rate}
     ) as granted;
     set p_n = least(p_n, tokens);
-    -- [end]
     -- [group_limited]
     set @`tablequeue.{table}.removes` = true;
     -- [end]
     call {queue}_find(p_n, ours, p_now, p_ids);
     -- [not rate]
     set p_popped_at = {now};
-    -- [end]
     -- [rate]
     set p_popped_at = granted_at;
     -- [end]
@@ -329,7 +312,6 @@ begin
     )
     -- [in_order]
     select * from message
-    -- [end]
     -- [fair]
     select
         {claimed_names}

@@ -48,8 +48,6 @@ begin
         commit;
         -- [grouped]
         call {queue}_move_on(p_now);
-        -- [batches]
-        call {queue}_look_after(null, p_now);
         -- [end]
     end if;
     select id, not json_contains(gone, cast(id as char)) as told
@@ -62,12 +60,8 @@ end //
 -- [grouped]
 -- Then the next messages of their groups become ready; not in a transaction of the caller's, where the next pop that
 -- finds too little sees to it.
--- [batches]
--- A batch of which no message is left ends, with its callback; in a transaction of the caller's by a later pop.
--- [end]
 -- [not results]
 -- Options: now.
--- [end]
 -- [results]
 -- Options: now, result: any JSON value, which is kept as the result of each of them.
 -- [end]
@@ -78,23 +72,15 @@ begin
     declare ours boolean;
     declare p_now datetime(6);
     declare held longtext character set ascii;
-    -- [batches]
-    declare endings, in_batches longtext character set ascii;
-    -- [end]
     {all_or_nothing}
     call {queue}_list(p_ids);
     -- [not results]
     call {queue}_options(p_options, '["now"]');
-    -- [end]
     -- [results]
     call {queue}_options(p_options, '["now", "result"]');
     -- [end]
     select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
     from json_table(p_options, '$' columns (clock json path '$.now')) as options;
-    -- [batches]
-    select json_arrayagg(id), json_arrayagg(ending) into held, endings from (
-        select distinct id, ending from (
-    -- [not batches]
     select json_arrayagg(id) into held from (
         select distinct id from (
             -- [at_most_once]
@@ -105,21 +91,11 @@ begin
         ) as message
     ) as each_one;
     if held is not null then
-        -- [results batches]
-        select json_arrayagg(json_array(message.id, message.batch_id)) into in_batches
-        from json_table(held, '$[*]' columns (id bigint path '$')) as done
-        straight_join {queue} as message force index (primary) on message.id = done.id;
         -- [at_most_once]
         {sql complete_at_most_once.change ids=held};
         -- [at_least_once]
         {sql complete.change ids=held};
-        -- [end]
-        -- [results batches]
-        insert into {results} (id, batch_id, result)
-        select done.id, done.batch_id, json_extract(p_options, '$.result')
-        from json_table(in_batches, '$[*]' columns (id bigint path '$[0]', batch_id bigint path '$[1]')) as done
-        where json_type(json_extract(p_options, '$.result')) <> 'NULL';
-        -- [results not batches]
+        -- [results]
         insert into {results} (id, result)
         select done.id, json_extract(p_options, '$.result')
         from json_table(held, '$[*]' columns (id bigint path '$')) as done
@@ -133,15 +109,6 @@ begin
         commit;
         -- [grouped]
         call {queue}_move_on(p_now);
-        -- [batches]
-        select json_arrayagg(batch) into endings from (
-            select distinct batch
-            from json_table(coalesce(endings, '[]'), '$[*]' columns (batch bigint path '$')) as ended
-            where batch is not null
-        ) as each_one;
-        if endings is not null then
-            call {queue}_look_after(endings, p_now);
-        end if;
         -- [end]
     end if;
     select id from json_table(coalesce(held, '[]'), '$[*]' columns (id bigint path '$')) as done;
@@ -153,7 +120,6 @@ end //
 -- It is tried again after retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is a
 -- dead letter. Returns its new state: ready, scheduled or dead; or cancelled, if it was told to stop.
 -- Options: retry_in, now.
--- [end]
 -- [at_most_once]
 -- It stays lost, with the error. Returns 'lost'.
 -- Options: now.
@@ -207,7 +173,6 @@ begin
             set changed = 1, outcome = 'cancelled';
         end if;
     end if;
-    -- [end]
     -- [at_most_once]
     {sql fail_at_most_once.change ids=json_array(p_id)};
     set changed = row_count();
@@ -226,10 +191,6 @@ begin
         -- [grouped]
         if outcome in ('dead', 'cancelled', 'blocked') then
             call {queue}_move_on(p_now);
-        end if;
-        -- [batches]
-        if outcome in ('dead', 'cancelled') then
-            call {queue}_look_after(null, p_now);
         end if;
         -- [end]
     end if;
@@ -280,11 +241,6 @@ begin
     end if;
     if ours then
         commit;
-        -- [batches]
-        if ended is not null then
-            call {queue}_look_after(null, p_now);
-        end if;
-        -- [end]
     end if;
     select id from json_table(coalesce(held, '[]'), '$[*]' columns (id bigint path '$')) as done;
 end //

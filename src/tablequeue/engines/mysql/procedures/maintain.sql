@@ -69,11 +69,6 @@ sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
     declare promoted bigint;
     declare found, locked longtext character set ascii;
-    -- [batches]
-    declare settled bigint;
-    -- [dependencies]
-    declare freed bigint default 0;
-    -- [end]
     -- [at_least_once]
     declare ended longtext character set ascii;
     -- [end]
@@ -82,9 +77,6 @@ sweep: begin
         leave sweep;
     end if;
     set @`tablequeue.{table}` = clock, p_moved = 0;
-    -- [dependencies]
-    call {queue}_free(p_now, freed);
-    -- [end]
     select json_arrayagg(id) into found from (
         {sql sweep.find}
     ) as due;
@@ -97,7 +89,6 @@ sweep: begin
         {sql sweep.change ids=locked max_attempts=max_attempts};
         -- [at_least_once]
         call {queue}_cancel_held(locked, null, 'lease expired', p_now, ended);
-        -- [end]
         -- [dead_letter_to]
         {sql move_dead ids=locked origin=origin};
         -- [end]
@@ -119,11 +110,9 @@ sweep: begin
         -- [expires]
         set p_moved = p_moved + json_length(locked);
     end if;
-    -- [end]
     -- [grouped]
     call {queue}_promote(p_n, p_now, promoted);
     set p_moved = p_moved + promoted;
-    -- [end]
     -- [retention]
     set locked = null;
     select json_arrayagg(id) into found from (
@@ -136,32 +125,6 @@ sweep: begin
     end if;
     if locked is not null then
         {sql purge_history.change ids=locked};
-    end if;
-    -- [batches]
-    call {queue}_end_batches(null, p_now, settled);
-    set p_moved = p_moved + settled;
-    -- [dependencies]
-    set p_moved = p_moved + freed;
-    -- [batches retention or batches none]
-    set locked = null;
-    select json_arrayagg(id) into found from (
-        {sql forget_batches.find n=1000 age=batch_retention}
-    ) as ended;
-    if found is not null then
-        select json_arrayagg(id) into locked from (
-            select id from {batches}
-            where id in (select id from json_table(found, '$[*]' columns (id bigint path '$')) as given)
-            for update skip locked
-        ) as ended;
-    end if;
-    if locked is not null then
-        {sql forget_batches.change ids=locked};
-        select json_arrayagg(id) into found from (
-            {sql forget_batches.find_counts n=1000}
-        ) as counted;
-        if found is not null then
-            {sql forget_batches.change_counts ids=found};
-        end if;
     end if;
     -- [end]
 end //

@@ -18,9 +18,6 @@
 )
 begin
     declare taken boolean;
-    -- [batches]
-    declare p_batch_id bigint;
-    -- [end]
     declare refusal varchar(128) character set utf8mb4 default case
         when p_payload is null then
             'A payload is missing, or of another type than those of the queue. Give each message one.'
@@ -35,33 +32,26 @@ begin
         -- [expires]
         when p_expires <= 0 or p_expires > {longest} then
             'expires is not above 0, to 100 years. Give another number of seconds.'
-        -- [end]
         -- [not expires]
         when p_expires is not null then
             'The messages of this queue do not expire. Leave expires out.'
-        -- [end]
         -- [not priority]
         when p_priority is not null then
             'The queue does not go by priority. Leave the priority out.'
-        -- [end]
         -- [priority]
         when not p_priority between -{largest} and {largest} then
             'The priority is not from -{largest} to {largest}. Give another one.'
-        -- [end]
         -- [groups]
         when p_group is null then
             'The queue has groups, and none is given. Give the message its group.'
         when not char_length(p_group) between 1 and 255 then
             'The group is not of 1 to 255 characters. Give another one.'
-        -- [end]
         -- [fair]
         when not char_length(p_group) between 1 and 255 then
             'The group is not of 1 to 255 characters. Give another one.'
-        -- [end]
         -- [ungrouped]
         when p_group is not null then
             'The queue has no groups. Leave the group out.'
-        -- [end]
         -- [unique_for]
         when p_key is not null then
             'The keys of this queue stay taken for a time, which no procedure notes. Leave the key out.'
@@ -79,7 +69,6 @@ begin
     if p_due is null then
         set p_delay = coalesce(p_delay, 0);
     end if;
-    -- [end]
     -- [strict]
     set p_group = '';
     -- [end]
@@ -150,10 +139,6 @@ end //
 -- on_conflict 'skip' null, or with 'return' the id of that message.
 -- Options: headers, delay (seconds), due (in UTC), priority, group, key, expires (seconds), on_conflict (else 'raise'),
 -- producer (else the login), now.
--- [dependencies]
--- And after: an array of ids, and of pairs of the name of a queue and an id. The message waits until these have left
--- their queues. on_dead says what it does if one becomes a dead letter: 'wait', 'continue' or 'cancel'.
--- [end]
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 {create} procedure {queue}_push(p_payload {payload}, p_options {text})
@@ -166,12 +151,7 @@ begin
     {all_or_nothing}
     call {queue}_options(
         p_options,
-        -- [dependencies]
-        '["headers", "delay", "due", "priority", "group", "key", "expires", "on_conflict", "producer", "now", "after",
-            "on_dead"]'
-        -- [else]
         '["headers", "delay", "due", "priority", "group", "key", "expires", "on_conflict", "producer", "now"]'
-        -- [end]
     );
     select
         if(json_type(on_conflict) = 'STRING', json_unquote(on_conflict), 'raise'),
@@ -181,13 +161,7 @@ begin
     from json_table(p_options, '$' columns (
         on_conflict json path '$.on_conflict', producer json path '$.producer', clock json path '$.now'
     )) as options;
-    -- [dependencies]
-    do last_insert_id(0); -- a push that finds its key taken leaves it so
-    -- [end]
     call {queue}_push_one(p_payload, p_options, p_on_conflict, p_producer, p_now, pushed);
-    -- [dependencies]
-    call {queue}_hold_back(if(pushed = last_insert_id(), json_array(pushed + 0), '[]'), p_options);
-    -- [end]
     if ours then
         commit;
     end if;
@@ -201,9 +175,6 @@ end //
 -- [end]
 -- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, expires (seconds), producer (else
 -- the login), now.
--- [dependencies]
--- And after, on_dead: all of them wait for the same messages, see {queue}_push.
--- [end]
 -- One insert a message: the ids of an INSERT ... SELECT are consecutive in some settings of the server only.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 {create} procedure {queue}_push_many(p_messages {text}, p_options {text})
@@ -223,13 +194,7 @@ begin
     declare continue handler for not found set done = true;
     {all_or_nothing}
     call {queue}_list(p_messages);
-    -- [dependencies]
-    call {queue}_options(
-        p_options, '["headers", "delay", "due", "priority", "group", "expires", "producer", "now", "after", "on_dead"]'
-    );
-    -- [else]
     call {queue}_options(p_options, '["headers", "delay", "due", "priority", "group", "expires", "producer", "now"]');
-    -- [end]
     select
         if(json_type(headers) = 'OBJECT', headers, null), delay, expires,
         if(json_type(due) = 'STRING', json_unquote(due), null), priority,
@@ -261,10 +226,8 @@ begin
         call {queue}_insert(
             -- [json]
             of_it,
-            -- [end]
             -- [text]
             if(json_type(of_it) = 'STRING', json_unquote(of_it), null),
-            -- [end]
             -- [bytes]
             if(json_type(of_it) = 'STRING', from_base64(json_unquote(of_it)), null),
             -- [end]
@@ -276,9 +239,6 @@ begin
         set ids = concat(ids, ',', pushed);
     end loop;
     close elements;
-    -- [dependencies]
-    call {queue}_hold_back(concat('[', substr(ids, 2), ']'), p_options);
-    -- [end]
     if ours then
         commit;
     end if;
@@ -318,10 +278,8 @@ begin
         call {queue}_push_one(
             -- [json]
             of_it,
-            -- [end]
             -- [text]
             if(json_type(of_it) = 'STRING', json_unquote(of_it), null),
-            -- [end]
             -- [bytes]
             if(json_type(of_it) = 'STRING', from_base64(json_unquote(of_it)), null),
             -- [end]

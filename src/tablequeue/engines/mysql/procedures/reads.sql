@@ -44,7 +44,6 @@ begin
     ), ended (finished) as (
         -- [keep]
         {sql stats_history}
-        -- [end]
         -- [none]
         select cast(null as signed)
         -- [end]

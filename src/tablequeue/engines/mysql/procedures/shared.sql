@@ -20,9 +20,6 @@ begin
     else
         savepoint tablequeue;
     end if;
-    -- [batches]
-    set @`tablequeue.committed` = p_ours or {isolation} = 'READ-COMMITTED';
-    -- [end]
 end //
 
 -- name: options
@@ -46,15 +43,9 @@ begin
                 name, json_extract(p_options, concat('$.', name)) as value,
                 case
                     when name in ('delay', 'lease', 'retry_in', 'seconds', 'age', 'expires') then 'number'
-                    -- [dependencies]
-                    when name = 'after' and json_contains(p_names, '"on_dead"') then 'array'
-                    -- [end]
                     when name in ('n', 'priority', 'after', 'low', 'high') then 'whole number'
                     when name in ('due', 'now') then 'time in UTC, as 2040-12-31 23:59:59'
                     when name = 'headers' then 'object'
-                    -- [batches]
-                    when name in ('then', 'failed') then 'object'
-                    -- [end]
                     when name not in ('payload', 'result') then 'string'
                 end as wanted
             from json_table(p_names, '$[*]' columns (name {text} path '$')) as known
@@ -63,9 +54,6 @@ begin
             when 'number' then json_type(value) in ('INTEGER', 'DOUBLE')
             when 'whole number' then json_type(value) = 'INTEGER'
             when 'object' then json_type(value) = 'OBJECT'
-            -- [dependencies]
-            when 'array' then json_type(value) = 'ARRAY'
-            -- [end]
             when 'string' then json_type(value) = 'STRING'
             -- Without a time zone: MySQL would convert a time with one to the time zone of the session.
             else json_unquote(value) regexp '^[0-9]+-[0-9]+-[0-9]+[ T][0-9]+:[0-9]+:[0-9]+([.][0-9]+)?$'

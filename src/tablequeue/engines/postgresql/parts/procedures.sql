@@ -18,10 +18,6 @@ from claimed
 where exists (select 1 from noted)
 order by row_number() over (partition by slot order by id), slot <= served, slot;
 
--- name: table_of_entry
--- The table of a row of the catalogue.
-(cast(definition as json) ->> 'table')
-
 -- name: checked_payload
 if p_payload is null then
     raise exception using errcode = 'TQ001', message = 'The payload is null.', hint = 'Give the message one.';

@@ -27,7 +27,6 @@ create or replace function {queue}_remove(
             -- [in_order]
             return query
                 {sql take low_water=0};
-            -- [end]
             -- [fair]
             -- In the order of the turns, until there are enough. The session remembers which group was served last in
             -- the setting tablequeue.{ring_of_session}.
@@ -37,20 +36,16 @@ create or replace function {queue}_remove(
                     with claimed (
                         {claimed_names}, slot
                     ) as (
-            -- [end]
             -- [fair unlimited none]
                         {sql take starts=ring_starts above=ring_above ends=ring_ends}
-            -- [end]
             -- [fair limited or fair keep]
                         select * from {queue}_take_turn(p_n, p_consumer, p_token, p_now, served)
-            -- [end]
             -- [fair]
                     {in_turns}
                 get diagnostics removed = row_count;
                 p_n := p_n - removed;
                 exit when p_n <= 0 or removed = 0;
             end loop;
-            -- [end]
             -- [in_order]
             get diagnostics removed = row_count;
             p_n := p_n - removed;
@@ -73,7 +68,7 @@ create or replace function {queue}_cancel(
 ) returns table (id bigint, told boolean)
 language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
-    -- [batches or grouped]
+    -- [grouped]
     declare
         within boolean := {is_within};
     -- [end]
@@ -83,10 +78,6 @@ language plpgsql security definer set search_path = pg_catalog, {quoted_schema},
         -- [grouped]
         if not within then
             perform {queue}_promote(1000, p_now);
-        end if;
-        -- [batches]
-        if not within then
-            perform {queue}_end_batches(null, p_now);
         end if;
         -- [end]
     end;

@@ -35,11 +35,9 @@ create or replace function {queue}_claim(
             -- [at_least_once in_order]
             return query
                 {sql claim low_water=0};
-            -- [end]
             -- [at_most_once in_order]
             return query
                 {sql take low_water=0};
-            -- [end]
             -- [fair]
             -- In the order of the turns, until there are enough. The session remembers which group was served last in
             -- the setting tablequeue.{ring_of_session}.
@@ -49,20 +47,16 @@ create or replace function {queue}_claim(
                     with claimed (
                         {claimed_names}, slot
                     ) as (
-            -- [end]
             -- [at_least_once fair unlimited]
                         {sql claim starts=ring_starts above=ring_above ends=ring_ends}
-            -- [end]
             -- [fair limited or at_most_once fair]
                         select * from {queue}_claim_turn(p_n, p_consumer, p_lease, p_token, p_now, served)
-            -- [end]
             -- [fair]
                     {in_turns}
                 get diagnostics claimed = row_count;
                 p_n := p_n - claimed;
                 exit when p_n <= 0 or claimed = 0;
             end loop;
-            -- [end]
             -- [in_order]
             get diagnostics claimed = row_count;
             p_n := p_n - claimed;
@@ -88,7 +82,6 @@ create or replace function {queue}_claim_turn(
         -- [at_least_once]
         return query
             {sql claim starts=ring_starts above=ring_above ends=ring_ends};
-        -- [end]
         -- [at_most_once]
         return query
             {sql take starts=ring_starts above=ring_above ends=ring_ends};
@@ -115,10 +108,8 @@ create or replace function {queue}_take_turn(
 -- finishes it.
 -- [at_least_once]
 -- The lease is of p_lease seconds (else {lease}); a consumer that does not finish a message by then has lost it.
--- [end]
 -- [at_most_once]
 -- They are in the history already, and are never delivered again; complete finishes them.
--- [end]
 -- [subscription]
 -- Not in a transaction of the caller's: a claim would hold up all other consumers.
 -- [end]
@@ -147,7 +138,6 @@ create or replace function {queue}_pop(
         -- [at_least_once]
         p_lease := coalesce(p_lease, {lease});
         {checked_seconds of=p_lease named=lease}
-        -- [end]
         -- [at_most_once]
         if p_lease is not null then
             raise exception using errcode = 'TQ001', message = 'A message delivered at most once has no lease.',
@@ -169,10 +159,8 @@ create or replace function {queue}_pop(
             from {queue}_claim(p_n, p_consumer, p_lease, p_token, p_now) as message
             -- [in_order]
             order by {order_by};
-            -- [end]
             -- [fair]
             ; -- they come in the order of the turns
-            -- [end]
         -- [ranges]
         if not found then
             {sql range_claim.claim all_holes=true held=null number=null sum=null}
@@ -210,7 +198,6 @@ create or replace function {queue}_take(
             from {queue}_remove(p_n, coalesce(p_consumer, session_user), null, p_now) as message
             -- [in_order]
             order by {order_by};
-            -- [end]
             -- [fair]
             ; -- they come in the order of the turns
             -- [end]

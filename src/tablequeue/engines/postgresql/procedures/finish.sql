@@ -9,8 +9,6 @@
 -- [grouped]
 -- The next messages of their groups become ready; in a transaction of the caller's by the next pop after its commit
 -- that finds too little: see {queue}_sweep.
--- [batches]
--- A batch of which no message is left ends, with its callback; in a transaction of the caller's by a later pop.
 -- [end]
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 create or replace function {queue}_complete(
@@ -24,17 +22,10 @@ create or replace function {queue}_complete(
         p_sum bigint := (select sum(id) from unnest(p_ids) as ids (id));
         whole bigint;
         held bigint[];
-    -- [end]
     -- [results]
     declare
         held bigint[];
-    -- [batches]
-    declare
-        done bigint;
-        ending bigint;
-        endings bigint[];
-        in_batches bigint[];
-    -- [batches or grouped]
+    -- [grouped]
     declare
         within boolean := {is_within};
     -- [end]
@@ -44,7 +35,6 @@ create or replace function {queue}_complete(
             raise exception using errcode = 'TQ001', message = 'This queue keeps no results.',
                 hint = 'Leave the result out, or use a queue with results.';
         end if;
-        -- [end]
         -- [ranges]
         {sql range_complete number=cardinality(p_ids)}
         into whole;
@@ -62,36 +52,20 @@ create or replace function {queue}_complete(
                 return;
             end if;
         end if;
-        -- [end]
-        -- [results at_least_once not batches]
+        -- [results at_least_once]
         held := array(
             select id from {queue} where id = any(p_ids) and token = p_token for update
         );
-        -- [results batches]
-        select array_agg(id), array_agg(batch_id) into held, in_batches
-        from (
-            select id, batch_id from {queue} where id = any(p_ids) and token = p_token for update
-        ) as message;
-        -- [end]
         -- [results at_most_once]
         held := array(
             select id from {history} where id = any(p_ids) and token = p_token and finished_at is null for update
         );
         -- [end]
-        -- [batches]
-        for done, ending in
-            {sql complete}
-        loop
-            return next done;
-            endings := endings || ending;
-        end loop;
-        -- [not batches]
         return query
         -- [at_most_once]
             {sql complete_at_most_once};
-        -- [at_least_once not batches]
+        -- [at_least_once]
             {sql complete};
-        -- [end]
         -- [ranges]
         if cardinality(held) > 0 then
             return;
@@ -102,21 +76,12 @@ create or replace function {queue}_complete(
                 || ' is lost, so nothing was completed.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
-        -- [results batches]
-        insert into {results} (id, batch_id, result)
-        select id, batch_id, p_result from unnest(held, in_batches) as done (id, batch_id) where p_result is not null;
-        -- [results not batches]
+        -- [results]
         insert into {results} (id, result)
         select id, p_result from unnest(held) as done (id) where p_result is not null;
-        -- [end]
         -- [grouped]
         if not within then
             perform {queue}_promote(1000, p_now);
-        end if;
-        -- [batches]
-        if not within then
-            perform {queue}_end_batches(batch, p_now)
-            from (select distinct batch from unnest(endings) as batch where batch is not null) as ended;
         end if;
         -- [end]
     end;
@@ -127,7 +92,6 @@ create or replace function {queue}_complete(
 -- [at_least_once]
 -- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is
 -- a dead letter. Returns its new state: ready, scheduled or dead; or cancelled, if it was told to stop.
--- [end]
 -- [at_most_once]
 -- It stays lost, with the error. Returns 'lost'.
 -- [end]
@@ -147,9 +111,8 @@ create or replace function {queue}_fail(
         waited_for boolean;
         -- [at_least_once]
         ended bigint;
-        -- [batches or grouped]
+        -- [grouped]
         within boolean := {is_within};
-        -- [end]
         -- [ranges]
         held bigint[];
         -- [end]
@@ -177,7 +140,6 @@ create or replace function {queue}_fail(
             perform {queue}_set_apart(held, p_token, 1, p_delay, p_error, p_now);
             return case when {max_attempts} <= 1 then 'dead' when p_delay > 0 then 'scheduled' else 'ready' end;
         end if;
-        -- [end]
         -- [at_least_once]
         if p_delay is null then
             select least(
@@ -195,7 +157,6 @@ create or replace function {queue}_fail(
             into ended;
             new_state := case when ended is not null then 'cancelled' end;
         end if;
-        -- [end]
         -- [at_most_once]
         {sql fail_at_most_once ids=array[p_id]}
         into failed, new_state;
@@ -209,17 +170,11 @@ create or replace function {queue}_fail(
         if new_state = 'dead' then
             {sql move_dead ids=array[p_id] origin=origin};
         end if;
-        -- [end]
         -- [at_least_once]
         perform {queue}_notify(waited_for);
-        -- [end]
         -- [grouped]
         if new_state in ('dead', 'cancelled', 'blocked') and not within then
             perform {queue}_promote(1000, p_now);
-        end if;
-        -- [batches]
-        if new_state in ('dead', 'cancelled') and not within then
-            perform {queue}_end_batches(null, p_now);
         end if;
         -- [end]
         return new_state;
@@ -242,9 +197,6 @@ create or replace function {queue}_release(
         ended bigint;
         was_in_run boolean;
         waited_for boolean;
-        -- [batches]
-        within boolean := {is_within};
-        -- [end]
         -- [ranges]
         held bigint[];
         -- [end]
@@ -281,11 +233,6 @@ create or replace function {queue}_release(
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
         perform {queue}_notify(waited_for);
-        -- [batches]
-        if ended is not null and not within then
-            perform {queue}_end_batches(null, p_now);
-        end if;
-        -- [end]
     end;
     $$;
 

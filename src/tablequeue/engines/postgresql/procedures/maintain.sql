@@ -33,8 +33,6 @@ returns bigint language plpgsql as $$
         message bigint;
         -- [dead_letter_to]
         swept bigint[];
-        -- [batches retention or batches none]
-        ended bigint[];
         -- [end]
         clock float8 := extract(epoch from clock_timestamp());
         last_sweep float8 := nullif(current_setting('tablequeue.{table}', true), '');
@@ -43,9 +41,6 @@ returns bigint language plpgsql as $$
             return null;
         end if;
         perform set_config('tablequeue.{table}', cast(clock as text), false);
-        -- [dependencies]
-        moved := {queue}_free(p_now);
-        -- [end]
         for message in
             {sql sweep n=most max_attempts=max_attempts since_sweep=null}
         loop
@@ -63,31 +58,12 @@ returns bigint language plpgsql as $$
             swept := swept || message;
         -- [expires]
         end loop;
-        -- [end]
         -- [dead_letter_to]
         {sql move_dead ids=swept origin=origin};
-        -- [end]
         -- [grouped]
         moved := moved + {queue}_promote(most, p_now);
-        -- [end]
         -- [retention]
         {sql purge_history n=1000 age=retention};
-        -- [batches]
-        moved := moved + {queue}_end_batches(null, p_now);
-        -- [batches retention or batches none]
-        ended := array(
-            select id from {batches} where id = any(array(
-                {sql forget_batches.find n=1000 age=batch_retention}
-            ))
-            for update skip locked
-        );
-        if cardinality(ended) > 0 then
-            {sql forget_batches.change ids=ended};
-            ended := array(
-                {sql forget_batches.find_counts n=1000}
-            );
-            {sql forget_batches.change_counts ids=ended};
-        end if;
         -- [end]
         return moved;
     end;

@@ -3,10 +3,6 @@
 -- name: push
 -- {queue}_push: push one message, for producers. Returns its id. If a live message has its key: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
--- [dependencies]
--- p_after is a JSON array of ids, and of pairs of the name of a queue and an id: the message waits until these have
--- left their queues. p_on_dead says what it does if one becomes a dead letter: 'wait', 'continue' or 'cancel'.
--- [end]
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 create or replace function {queue}_push(
@@ -21,20 +17,11 @@ create or replace function {queue}_push(
     p_producer text default null,
     p_now timestamptz default null,
     p_expires float8 default null
-    -- [dependencies]
-    , p_after json default null,
-    p_on_dead text default 'wait'
-    -- [end]
 ) returns bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     declare
         pushed bigint;
         waited_for boolean;
         there text;
-        -- [batches]
-        p_batch_id bigint;
-        -- [dependencies]
-        is_new boolean;
-        -- [end]
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
         {checked_payload}
@@ -46,16 +33,12 @@ create or replace function {queue}_push(
         if p_due is null then
             p_delay := coalesce(p_delay, 0);
         end if;
-        -- [end]
         -- [strict]
         p_group := '';
         -- [end]
         loop
             {sql push within=true}
             into pushed, waited_for;
-            -- [dependencies]
-            is_new := pushed is not null;
-            -- [end]
             exit when pushed is not null or p_on_conflict = 'skip';
             if p_on_conflict = 'raise' then
                 raise exception using errcode = 'TQ002', detail = p_key,
@@ -66,11 +49,6 @@ create or replace function {queue}_push(
             into there, pushed;
             exit when pushed is not null; -- else it was finished between the two statements: push again
         end loop;
-        -- [dependencies]
-        perform {queue}_hold_back(
-            case when is_new then array[pushed] else '{}' end, p_after, p_on_dead, p_delay, p_due
-        );
-        -- [end]
         perform {queue}_notify(waited_for);
         return pushed;
     end;
@@ -80,8 +58,6 @@ create or replace function {queue}_push(
 -- {queue}_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
 -- [bytes]
 -- The payloads are strings in base64.
--- [dependencies]
--- All of them wait for those of p_after: see {queue}_push.
 -- [end]
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 create or replace function {queue}_push_many(
@@ -94,20 +70,11 @@ create or replace function {queue}_push_many(
     p_producer text default null,
     p_now timestamptz default null,
     p_expires float8 default null
-    -- [dependencies]
-    , p_after json default null,
-    p_on_dead text default 'wait'
-    -- [end]
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {quoted_schema}, pg_temp as $$
     #variable_conflict use_column
     declare
         pushed bigint;
         waited_for boolean;
-        -- [batches]
-        p_batch_id bigint;
-        -- [dependencies]
-        all_pushed bigint[] := '{}';
-        -- [end]
         p_payloads {array_type}[] := {queue}_list(p_messages, false);
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, null, 'raise', p_expires);
@@ -119,7 +86,6 @@ create or replace function {queue}_push_many(
         if p_due is null then
             p_delay := coalesce(p_delay, 0);
         end if;
-        -- [end]
         -- [strict]
         p_group := '';
         -- [end]
@@ -127,13 +93,7 @@ create or replace function {queue}_push_many(
             {sql push_many within=true}
         loop
             return next pushed;
-            -- [dependencies]
-            all_pushed := all_pushed || pushed;
-            -- [end]
         end loop;
-        -- [dependencies]
-        perform {queue}_hold_back(all_pushed, p_after, p_on_dead, p_delay, p_due);
-        -- [end]
         perform {queue}_notify(waited_for);
     end;
     $$;
@@ -174,9 +134,6 @@ create or replace function {queue}_push_each(
         place integer;
         id bigint;
         waited_for boolean;
-        -- [batches]
-        p_batch_id bigint;
-        -- [end]
     begin
         p_producer := coalesce(p_producer, session_user);
         {checked_now}
@@ -188,7 +145,6 @@ create or replace function {queue}_push_each(
                 array_agg(coalesce(cast(message ->> 'priority' as integer), 0) order by chosen),
                 -- [strict]
                 array_agg(text '' order by chosen),
-                -- [end]
                 -- [not strict]
                 array_agg(message ->> 'group' order by chosen),
                 -- [end]
@@ -199,10 +155,8 @@ create or replace function {queue}_push_each(
                     coalesce(cast(message ->> 'delay' as float8), case when message ->> 'due' is null then 0 end)
                     order by chosen
                 )
-                -- [end]
                 -- [not due]
                 array_agg(cast(message ->> 'delay' as float8) order by chosen)
-                -- [end]
                 -- [expires]
                 , array_agg(cast(message ->> 'expires' as float8) order by chosen)
                 -- [end]

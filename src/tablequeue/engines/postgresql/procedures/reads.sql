@@ -39,18 +39,14 @@ create or replace function {queue}_stats(
             ) as ended (finished), (
                 {sql range_stats}
             ) as log (ready, in_progress, finished, oldest_age);
-        -- [end]
         -- [queue]
         return query select live.*, ended.* from (
             {sql stats}
         ) as live, (
-        -- [end]
         -- [queue keep]
             {sql stats_history}
-        -- [end]
         -- [none]
             select cast(null as bigint)
-        -- [end]
         -- [queue]
         ) as ended;
         -- [end]

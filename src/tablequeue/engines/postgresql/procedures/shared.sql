@@ -15,19 +15,15 @@ create or replace function {queue}_check(
             -- [expires]
             when p_expires <= 0 or p_expires > {longest} then
                 array['expires is ' || p_expires || '.', 'Give seconds above 0, to 100 years.']
-            -- [end]
             -- [not expires]
             when p_expires is not null then
                 array['The messages of this queue do not expire.', 'Leave expires out.']
-            -- [end]
             -- [not priority]
             when p_priority is not null then
                 array['The queue does not go by priority.', 'Leave the priority out.']
-            -- [end]
             -- [groups]
             when p_group is null then
                 array['The queue has groups, and none is given.', 'Give the message its group.']
-            -- [end]
             -- [ungrouped]
             when p_group is not null then
                 array['The queue has no groups.', 'Leave the group out.']

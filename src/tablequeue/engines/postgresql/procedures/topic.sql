@@ -45,7 +45,6 @@ create or replace function {queue}_move_apart(p_now timestamptz) returns void la
     declare
         -- [groups]
         pumped integer;
-        -- [end]
         -- [ranges]
         expired bigint;
         -- [end]
@@ -54,7 +53,6 @@ create or replace function {queue}_move_apart(p_now timestamptz) returns void la
         {sql range_pump n=1000}
         into pumped;
         perform {queue}_promote(1000, p_now);
-        -- [end]
         -- [ranges]
         for expired in
             {sql range_expired n=10}
