@@ -1,10 +1,10 @@
 """Which cells of a test's grid `make test` runs, if engines are a dimension of it. `make nightly` runs the others.
 
 SQLite, on which a test takes a tenth of the time, runs all of them, as does a SQL Server, which is there now and then.
-The other servers take turns, and so do their variants: each value of the other dimensions is on one of them, each pair of these values too, and
-each server has its share. The server that begins differs from test to test, so over the suite each server has each
-value. A test that does not run on SQLite keeps all of its cells. In the conformance suite, a design stands on a server
-for those that have the same texts: see ALIKE in support.py.
+The other servers take turns, and so do their variants: each value of the other dimensions is on one of them, each pair
+of these values too, and each server has its share. The server that begins differs from test to test, so over the suite
+each server has each value. A test that does not run on SQLite keeps all of its cells. In the conformance suite, a
+design stands on a server for those that have the same texts: see ALIKE in support.py.
 """
 
 from __future__ import annotations
@@ -72,9 +72,17 @@ def _pairs_of_others(cell: Mapping[str, object]) -> Iterable[object]:
 
 
 def _values(item: pytest.Function) -> Mapping[str, object]:
-    return item.callspec.params if hasattr(item, "callspec") else {}
+    """Return the values of a cell. The one that has the engine is its "kind"."""
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    return {"kind" if _kind(value) else name: value for name, value in values.items()}
 
 
 def _engine(item: pytest.Function) -> str | None:
-    kind = _values(item).get("kind")
-    return kind.name if isinstance(kind, Kind) else None
+    kind = _kind(_values(item).get("kind"))
+    return kind.name if kind else None
+
+
+def _kind(value: object) -> Kind | None:
+    """Return the engine of a value, which may be a tuple of an engine and one of its drivers."""
+    first = value[0] if isinstance(value, tuple) and value else value
+    return first if isinstance(first, Kind) else None

@@ -76,10 +76,16 @@ SETTINGS: dict[str, dict[str, bool]] = {
         "pragma trusted_schema = off": False,
     },
 }
-CASES = [
-    pytest.param(kind, setting, refused, id=f"{kind.name}-{setting}")
-    for kind in KINDS
-    for setting, refused in SETTINGS.get(kind.name, {}).items()
+CASES = [(kind, setting, refused) for kind in KINDS for setting, refused in SETTINGS.get(kind.name, {}).items()]
+# By day each setting with every other one of the options, in turn.
+CELLS = [
+    pytest.param(
+        *(*case, options),
+        id=f"{case[0].name}-{case[1]}-{options}",
+        marks=pytest.mark.nightly if (row + column) % 2 else (),
+    )
+    for row, case in enumerate(CASES)
+    for column, options in enumerate(OPTIONS)
 ]
 
 
@@ -130,8 +136,7 @@ def use(queue: Queue, payloads: list[Any], connection: Any = None) -> None:
     assert counts(queue) == {"finished": len(payloads) + 2}
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize(("kind", "setting", "refused"), CASES)
+@pytest.mark.parametrize(("kind", "setting", "refused", "options"), CELLS)
 def test_sessions_of_ours_and_of_callers(
     db: Database, place: Place, kind: Kind, setting: str, refused: bool, options: str
 ) -> None:
