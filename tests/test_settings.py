@@ -14,9 +14,13 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import Database, Queue
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.params import Params
 from tablequeue.engines.postgresql import connection as postgresql
 from tablequeue.engines.postgresql.engine import PostgreSQL
+from tablequeue.engines.table import Table
 from tablequeue.errors import BadInput
+from tablequeue.ext import context_of
 from tests.servers import Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, found, refuses
 
@@ -190,3 +194,33 @@ def test_the_server_ends_our_sessions_that_are_away(place: Place, seconds: int) 
         )
         assert cursor.fetchone() == (f"{seconds}s", "30000")
     sa_engine.dispose()
+
+
+@only("postgresql")
+@pytest.mark.parametrize("design", ["fifo", "due", "groups", "fair"])
+def test_plans_made_when_a_queue_is_nearly_empty_use_indexes(db: Database, design: str) -> None:
+    """A session keeps them. A plan that reads the table of one page would read that of a backlog."""
+    queue = db.create_queue("work", **DESIGNS[design])
+    for _ in range(2):
+        queue.push_many([{"n": number} for number in range(4)], **design_group(queue, "a"))
+        claims = queue.pop_many(1)
+        queue.complete_many(queue.pop_many(1, completing=claims))
+    queue.pop_many(1)[0].fail("no", retry_in=0)
+    queue.pop_many(1)[0].release()
+    plans = context_of(queue).run(_plans, {})
+    assert any("Index Scan" in plan for plan in plans)
+    assert [plan for plan in plans if "Seq Scan" in plan] == []
+
+
+def _plans(cursor: Cursor, table: Table, params: Params) -> list[str]:
+    """The plans of the statements that this session has prepared for the queue."""
+    run = cursor.connection.cursor().execute
+    named = f"%{table.engine.words(table)['table']}%"
+    found = run("select name, statement, parameter_types from pg_prepared_statements where statement like %s", [named])
+    plans = []
+    for name, statement, types in found.fetchall():
+        if statement.lstrip("(").startswith(("select", "with", "update", "delete", "insert")) and types:
+            nulls = ", ".join(["null"] * len(types))
+            plan = run(f"explain execute {name} ({nulls})", prepare=False).fetchall()
+            plans.append("\n".join([statement, *(line for (line,) in plan)]))
+    return plans
