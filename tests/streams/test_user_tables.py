@@ -149,6 +149,14 @@ def test_two_rows_with_one_key_are_refused(orders: Orders) -> None:
     assert orders.write([(1, "a")])
 
 
+@only("sqlite")  # the others refuse such a row themselves
+def test_a_mutant_that_does_not_look_for_them_is_caught(orders: Orders, kind: Kind) -> None:
+    part = type("Changed", (type(kind.engine_class.user_tables),), {"refuses_twice": True})()
+    changed: Any = type("Changed", (kind.engine_class,), {"user_tables": part})
+    with orders.place.open_with(changed) as orders.db, pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_two_rows_with_one_key_are_refused(orders)
+
+
 @pytest.mark.parametrize("name", ["not_bad", "name"])
 def test_a_constraint_stops_the_batch(orders: Orders, name: str) -> None:
     """Also the one of another unique index: the row that has the value is not taken for one with the same key."""

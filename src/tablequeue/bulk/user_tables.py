@@ -206,13 +206,23 @@ def put(database: Database, write: Write, staged: Mapping[str, int], writer: str
             return False
         attempts = engine.staging.dump_words([*staged] or [""])
         check_staged(part.staged(cursor, table, attempts), count, "rows")
-        if table.rows.key and (twice := part.twice(cursor, table, attempts)):
-            raise same_key(f"table {write.target}", batch, table.rows.key, twice)
+        if not part.refuses_twice:
+            refuse_twice(engine, cursor, table, params)
         part.put(cursor, table, attempts, count)
         return True
 
-    with _refusals(write, f"batch {batch} of {writer}"):
-        return _run(database, write, all_at_once, writer=writer, batch=batch)
+    def refuse_twice(engine: Engine, cursor: Cursor, table: UserTable, _: Params) -> None:
+        attempts = engine.staging.dump_words([*staged] or [""])
+        if table.rows.key and (twice := table.part.twice(cursor, table, attempts)):
+            raise same_key(f"table {write.target}", batch, table.rows.key, twice)
+
+    try:
+        with _refusals(write, f"batch {batch} of {writer}"):
+            return _run(database, write, all_at_once, writer=writer, batch=batch)
+    except DatabaseError:
+        with suppress(DatabaseError):
+            _run(database, write, refuse_twice)  # which names the keys, if they are the cause
+        raise
 
 
 # -- private -----------------------------------------------------------------------------------------------------------

@@ -86,6 +86,9 @@ class UserTables(Part):
     digits: ClassVar[int | None] = None
     """The digits of a decimal number that it keeps; None: as many as the column says."""
 
+    refuses_twice: ClassVar[bool] = False
+    """Whether its upsert refuses two rows with one key. Then nothing looks for them before."""
+
     def make_writes(self, cursor: Cursor, table: UserTable) -> None:
         """Make the tables that all writes need, under the creators' lock."""
         self._run(cursor, table, "create_writes", {})

@@ -19,6 +19,7 @@ class PostgreSQLUserTables(UserTables):
     has_zones: ClassVar = True
     holds_nan: ClassVar = True
     singles: ClassVar = (sa.REAL,)
+    refuses_twice: ClassVar = True
 
     def stage(self, cursor: Cursor, table: UserTable, attempt: str, batch: pa.RecordBatch) -> None:
         from tablequeue.engines.postgresql.copying import copied_rows
