@@ -1,7 +1,7 @@
 """Kill a pipeline, or what it needs, at random moments, and compare its lakes with the history row by row.
 
-    python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--sinks parquet,delta,merge,iceberg,table,upsert]
-        [--kills 20] [--executors] [--seed 1]
+    python -m tests.spark.kills [--engines sqlite,postgresql,mariadb] [--kills 20] [--executors] [--seed 1]
+        [--sinks parquet,delta,merge,iceberg,table,upsert,queue,topic]
 
 A stage reads a queue and writes to all sinks, and some of its messages fail. Another one archives the history of the
 queue. Each kill is of one of these: the whole job, the driver's Python, its Java, a Python worker, the server of the
@@ -37,7 +37,11 @@ from sqlalchemy.dialects import mysql
 
 import tablequeue
 from tablequeue import Database, Queue
+from tablequeue.bulk.arrow import columns as columns_of
+from tablequeue.bulk.arrow import log_batches
+from tablequeue.ext import context_of
 from tablequeue.spark.session import quick_python
+from tablequeue.verbs import topics
 from tests import mariadb
 from tests.servers import Server, mariadb_server, postgresql_bin, postgresql_server
 from tests.spark.archive import submit_arguments
@@ -46,12 +50,19 @@ from tests.spark.killing import QUIET, descendants, kill
 ROOT = Path(__file__).parents[2]
 PIPELINE = """
 from pyspark.sql import functions as f
-from tablequeue.spark.pipeline import Archive, FromQueue, Pipeline, ToDelta, ToIceberg, ToParquet, ToTable
+from tablequeue.spark.pipeline import Archive, FromQueue, Pipeline
+from tablequeue.spark.pipeline import ToDelta, ToIceberg, ToParquet, ToQueue, ToTable, ToTopic
 
 numbers = Pipeline("numbers")
 sinks = {"parquet": ToParquet("parquet"), "delta": ToDelta("delta"), "iceberg": ToIceberg("lake.numbers", ".")}
 sinks |= {"merge": ToDelta("merge", merge_on=["id"])}
 sinks |= {"table": ToTable("kept_table"), "upsert": ToTable("kept_upsert", key=["id"])}
+
+def as_messages(rows):
+    row = f.array("id", f.get_json_object("payload", "$.n").cast("long"), f.unix_micros("pushed_at"))
+    return rows.select(f.to_json(row).alias("payload"))
+
+sinks |= {"queue": ToQueue("kept_queue", as_messages), "topic": ToTopic("kept_topic", as_messages)}
 
 @numbers.stage(FromQueue("raw", 40), *(sinks[name] for name in SINKS))
 def keep(messages):
@@ -77,7 +88,7 @@ while True:
     except TablequeueError as error:
         print(error, flush=True)
 """
-SINKS = ("parquet", "delta", "merge", "iceberg", "table", "upsert")
+SINKS = ("parquet", "delta", "merge", "iceberg", "table", "upsert", "queue", "topic")
 MESSAGES = 600
 """Messages that are pushed before each kill: more batches than there is time for."""
 PATIENCE = 900.0
@@ -98,6 +109,7 @@ class Attack:
         self.database: Database = tablequeue.connect(url)
         self.raw: Queue = self.database.create_queue("raw")
         self.tables = {sink: made(self.database, f"kept_{sink}", sink == "upsert") for sink in ("table", "upsert")}
+        self.queue, self.topic = self.database.create_queue("kept_queue"), self.database.create_topic("kept_topic")
         self.pushed: dict[int, int] = {}
         """The number of each message, by its id."""
         self.kills: Counter[str] = Counter()
@@ -282,6 +294,15 @@ class Attack:
 
     def _upsert(self) -> Iterator[Row]:
         return self._of("upsert")
+
+    def _queue(self) -> Iterator[Row]:
+        return (tuple(message.payload) for message in self.queue.peek(10**7))
+
+    def _topic(self) -> Iterator[Row]:
+        first, end = topics.bounds(context_of(self.topic))
+        wanted = pa.schema([columns_of(self.topic, "log").field("payload")])
+        for batch in log_batches(self.topic, first, end, wanted):
+            yield from (tuple(json.loads(payload)) for payload in batch["payload"].to_pylist())
 
     def _of(self, sink: str) -> Iterator[Row]:
         self.database.engine.dispose()  # its connections were to servers that are gone
