@@ -175,9 +175,15 @@ def main(folder: Path, how: str, master: str, streams: Sequence[str]) -> None:
     os.environ["PYSPARK_PYTHON"] = quick_python(folder)
 
     spark = session("dying", master, folder)
+    run(spark, folder, how, streams)
+    spark.stop()
+
+
+def run(spark: Any, folder: Path, how: str, streams: Sequence[str]) -> None:
+    """Run the streams in a session, until they end."""
     spark.dataSource.register(DyingSource)
     queries = []
-    for url in urls:
+    for url in sorted(folder.glob("*.url")):
         place = {"urlFile": str(url), **json.loads(url.with_suffix(".json").read_text())}
         size = 50 * BATCH if how == "end" else BATCH
         for name in streams:
@@ -193,7 +199,6 @@ def main(folder: Path, how: str, master: str, streams: Sequence[str]) -> None:
             queries.append(started(sink.trigger(availableNow=True) if how == "end" else sink))
     for query in queries:
         query.awaitTermination()
-    spark.stop()
 
 
 if __name__ == "__main__":

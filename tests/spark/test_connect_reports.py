@@ -25,6 +25,7 @@ from tests.support import refuses
 PROGRAM = "from tablequeue.cli import main; from tablequeue.spark.reports import job; job.FEW = -1; main()"
 
 
+@pytest.mark.nightly  # by day: every report of Spark in test_report_numbers.py, and its reads in test_connect.py
 def test_every_report(connect_server: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/work.db"
     with tablequeue.connect(url) as database:

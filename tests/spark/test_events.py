@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("quick_java")
+# By night: the kills of a stream, of workers and of consumers of a topic are by day in tests of their own.
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("quick_java")]
 
 ROOT = Path(__file__).parents[2]
 

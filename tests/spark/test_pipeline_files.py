@@ -163,3 +163,12 @@ def test_a_status_without_a_promise_is_found(
         monkeypatch.setattr(StatusFile, "ended", lambda self: None)
     with pytest.raises(AssertionError):
         test_the_status_is_that_of_the_last_run_with_the_lag_of_now(file, tmp_path)
+
+
+def test_the_page_of_kafka_is_the_pipeline_that_make_kafka_runs() -> None:
+    root = Path(__file__).parents[2]
+    (page,) = re.findall(
+        r"^```py\n(.*?)^```", (root / "docs" / "kafka.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    program = (root / "examples" / "kafka" / "pipeline.py").read_text("utf-8")
+    assert program.partition("from __future__ import annotations\n\n")[2] == page

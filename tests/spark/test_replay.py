@@ -47,7 +47,7 @@ def test_it_breaks_off_and_goes_on_beside_its_stage(spark: Any, tmp_path: Path) 
         events, out = db.create_topic("events", payload="text"), db.create_topic("out", payload="text")
         lag = events.subscribe("lake").lag
         copied = out.subscribe("all")
-        events.push_many(map(str, range(30)))
+        events.push_many(map(str, range(14)))
         broken: list[int] = []
 
         def break_off(rows: Any, number: int) -> None:
@@ -61,11 +61,11 @@ def test_it_breaks_off_and_goes_on_beside_its_stage(spark: Any, tmp_path: Path) 
         shop.stage(source, *sinks, name="keep")(lambda messages: messages.select("offset", "payload"))
         checkpoints = f"{tmp_path}/checkpoints"
         run(shop, spark, checkpoints, available_now=True)
-        events.push_many(map(str, range(30, 33)))
+        events.push_many(map(str, range(14, 17)))
         first = topics.bounds(context_of(events)).first
 
         def replayed() -> Any:
-            return replay(shop, spark, checkpoints, "keep", first + 10, first + 20)
+            return replay(shop, spark, checkpoints, "keep", first + 2, first + 12)
 
         broken.append(1)
         with pytest.raises(PipelineFailed, match="broken off"):
@@ -76,7 +76,7 @@ def test_it_breaks_off_and_goes_on_beside_its_stage(spark: Any, tmp_path: Path) 
         (live,) = run(shop, spark, checkpoints, available_now=True)
         assert (live.messages, lag().messages) == (3, 0)
 
-        expected = Counter(map(str, [*range(33), *range(10, 20)]))
+        expected = Counter(map(str, [*range(17), *range(2, 12)]))
         popped = copied.pop_many(100)
         assert Counter(message.payload for message in popped) == expected
         assert Counter(row.payload for row in spark.read.parquet(lake).collect()) == expected
@@ -85,7 +85,7 @@ def test_it_breaks_off_and_goes_on_beside_its_stage(spark: Any, tmp_path: Path) 
             row.producer
             for row in spark.read.format("tablequeue").options(**shop.database, topic="out").load().collect()
         }
-        assert producers == {"shop/keep", f"shop/keep.from-{first + 10}.to-{first + 20}"}
+        assert producers == {"shop/keep", f"shop/keep.from-{first + 2}.to-{first + 12}"}
 
 
 @pytest.mark.nightly
