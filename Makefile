@@ -36,13 +36,14 @@ BOUNDS := $(if $(filter mssql,$(ENGINE)),$(MSSQL_BOUNDS),--numprocesses $(WORKER
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo events check loop test nightly lint format docs dist bench bench-full clean
+.PHONY: help setup servers clients demo events kafka check loop test nightly lint format docs dist bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
 	@echo "             make demo URL=postgresql+psycopg://...: in that database instead of SQLite"
 	@echo "make events  the same flights on a topic with three services, each killed on the way"
 	@echo "make loop    after each change, some seconds: style, and each verb on SQLite with one design"
+	@echo "make kafka   orders from Kafka and to Kafka, with a broker from Maven Central, killed on the way"
 	@echo "make check   in about a minute: style, types, walls, tests that need neither servers nor Spark"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k;"
@@ -79,6 +80,11 @@ demo: setup
 
 events: setup
 	$(RUN)/python -m examples.events
+
+# Needs Maven Central. CONNECTOR=4.2.0: a version of Spark's connector that is not that of PySpark.
+CONNECTOR ?=
+kafka: setup
+	$(RUN)/python -m examples.kafka $(if $(CONNECTOR),--connector $(CONNECTOR))
 
 # mypy begins with a copy of what `make lint` has found, if that ran before: it checks again, in a third of the time, the
 # modules for which packages are missing here.
