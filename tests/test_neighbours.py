@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,9 +18,10 @@ import sqlalchemy as sa
 
 from tablequeue import ALL, Claim, NewMessage, Queue
 from tablequeue.engines.engine import Engine
+from tablequeue.errors import Conflict
 from tests.matrix import scene
 from tests.servers import Kind, Place, only
-from tests.support import at, rewritten
+from tests.support import at, counts, rewritten
 
 LEVELS = ("READ COMMITTED", "REPEATABLE READ")
 NAMES = "abcdef"
@@ -198,6 +199,45 @@ def test_no_key_waits_for_its_neighbour(
 @pytest.mark.parametrize("act", KEY_ACTS)
 def test_a_key_that_waits_for_its_neighbour_is_detected(place: Place, kind: Kind, act: str) -> None:
     assert beside_a_key(place, kind, LEVELS[1], act, True, unique_keys(kind.engine_class)) == ["push c"]
+
+
+def push_of_an_ended_key(place: Place, kind: Kind, level: str, engine: type[Engine] | None = None) -> dict[str, int]:
+    """Push a key again, of which the time is over, while a transaction that has locked the message completes it."""
+    queue = (place.open_with(engine) if engine else place.open()).create_queue("work", payload="text", unique_for=60)
+    queue.push("x", key="k", now=at(0))
+    claim = queue.pop(lease=1000, now=at(0))
+    assert claim is not None
+    pusher, finisher = (place.sa_engine().connect().execution_options(isolation_level=level) for _ in range(2))
+    with ThreadPoolExecutor(1) as threads, pusher, finisher, place.sa_engine().connect() as watch:
+        claim.extend(1000, connection=finisher, now=at(99))
+        push = threads.submit(queue.push, "y", key="k", on_conflict="renew", connection=pusher, now=at(99))
+        while not kind.blocked(watch):
+            assert not push.done()
+        claim.complete(connection=finisher)
+        finisher.commit()
+        push.result()
+        pusher.commit()
+    return counts(queue)
+
+
+@only("mariadb")
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_push_of_an_ended_key_and_a_finish_do_not_deadlock(place: Place, kind: Kind, level: str) -> None:
+    assert push_of_an_ended_key(place, kind, level) == {"ready": 1, "finished": 1}
+
+
+def locks_the_key_first(engine: type[Engine]) -> type[Engine]:
+    """A push of an ended key locks first the key, and then the message that has it."""
+    key = r"straight_join \1__live_keys as live on live.dedup_key = cast(given.dedup_key as binary) "
+    return rewritten(
+        engine, end_keys=lambda text: re.sub(r"straight_join (\S+) as message", rf"{key}\g<0>", text, count=1)
+    )
+
+
+@only("mariadb")
+def test_a_key_that_is_locked_before_its_message_is_detected(place: Place, kind: Kind) -> None:
+    with pytest.raises(Conflict, match="Deadlock"):
+        push_of_an_ended_key(place, kind, LEVELS[0], locks_the_key_first(kind.engine_class))
 
 
 @only("mariadb")

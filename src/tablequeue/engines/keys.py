@@ -14,7 +14,7 @@ class Keys(Part):
 
     The keys of the queue stay taken for a time. Return those that were free.
     """
-    end_keys = by_text(Effect.STEP, rowcount, others="end_live_keys")
+    end_keys = by_text(Effect.STEP, rowcount)
     """Let messages lose those of the keys of `taken` whose time is over. Return the number of such messages."""
     name_keys = by_text(Effect.STEP, none)
     """Note the messages that took keys: `taken` has each key with an id and, if it was pushed now, its seconds.

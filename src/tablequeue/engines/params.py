@@ -77,6 +77,8 @@ class Params(TypedDict, total=False):
     """1: a look on a connection of our own has found keys free, or a message in progress."""
     taken: str
     """Keys with their seconds, or with the ids of messages, as JSON."""
+    ended: str
+    """Keys that messages lose, with the ids of these messages, as JSON."""
     result: str
     """The result of a message, as JSON."""
     producer: str

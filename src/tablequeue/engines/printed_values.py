@@ -78,6 +78,7 @@ _EXAMPLES = {
     "store_result.key": "'task'",
     "seen": "0",
     "taken": "'[[\"key\", null]]'",
+    "ended": "'[[\"key\", 1]]'",
     "keys": "'[\"key\"]'",
     "groups": "'[\"group\"]'",
     "due": "null",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.mysql.packets import without_lock
 from tablequeue.engines.mysql.within import looks, newest, settled
 from tablequeue.engines.operation import pairs
 from tablequeue.engines.params import Params
@@ -42,13 +43,13 @@ class MySQLKeys(Messages):
         return super().take_keys(cursor, table, params | {"seen": 1, "taken": dump(free)}) if free else set()
 
     def end_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
-        if not looks(cursor, table):
-            return super().end_keys(cursor, table, params)
-        live = self._live_keys(cursor, table, [key for key, *_ in json.loads(params["taken"])])
-        ended = sorted(live - self._taken_keys(cursor, table, params))
-        if not ended:
-            return 0
-        self._run(cursor, table, "end_live_keys", {"taken": dump([[key] for key in ended])})
+        keys = [key for key, *_ in json.loads(params["taken"])]
+        find = table.statement("find_keys")
+        live = _found(lambda keys: _seen(cursor, table, find, keys), keys)
+        taken = self._taken_keys(cursor, table, params)
+        ended = sorted((key, id) for key, id in live.items() if key not in taken)
+        if ended:
+            self._run(cursor, table, "end_keys", {"ended": dump(ended)})
         return len(ended)
 
     def _live_keys(self, cursor: Cursor, table: Table, keys: Sequence[str]) -> set[str]:
@@ -59,7 +60,7 @@ class MySQLKeys(Messages):
         return {*_found(lambda keys: settled(cursor, table, find, keys), keys)}
 
     def _taken_keys(self, cursor: Cursor, table: Table, params: Params) -> set[str]:
-        return {key for key, _ in settled(cursor, table, table.statement("taken_keys"), params)}
+        return {key for key, _ in _seen(cursor, table, table.statement("taken_keys"), params)}
 
 
 def dump(rows: Sequence[Sequence[object]]) -> str:
@@ -71,6 +72,11 @@ def _found(find: Callable[[Params], Sequence[Row]], keys: Sequence[str]) -> dict
     for start in range(0, len(keys), KEYS):
         found |= pairs(find({"keys": tuple(keys[start : start + KEYS])}))
     return found
+
+
+def _seen(cursor: Cursor, table: Table, find: str, params: Params) -> list[Row]:
+    """Return what a statement that locks would return, without locks: in a caller's transaction, beside it."""
+    return settled(cursor, table, find, params) if looks(cursor, table) else _read(cursor, without_lock(find), params)
 
 
 def _read(cursor: Cursor, look: str, params: Params) -> list[Row]:

@@ -11,9 +11,8 @@ select dedup_key, id from {queue} force index (primary)
 where id >= last_insert_id() and token = {new_keys} and dedup_key is not null;
 update {queue} force index (primary) set token = null where id >= last_insert_id() and token = {new_keys};
 
--- name: delete_ended_keys
--- The rows of keys that messages have lost.
-delete {live_keys}
-from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {live_keys} force index (primary) on {live_keys}.dedup_key = cast(given.dedup_key as binary)
-straight_join {queue} as message force index (primary) on message.id = {live_keys}.id and message.dedup_key is null;
+-- name: ended_keys
+-- The keys that messages lose, with their ids.
+json_table(:ended, '$[*]' columns (
+    dedup_key varchar(255) character set utf8mb4 path '$[0]', id bigint path '$[1]'
+)) as given

@@ -36,28 +36,21 @@ straight_join {keys} as taken force index (primary) on taken.dedup_key = cast(gi
 where taken.token = :token;
 
 -- name: end_keys
--- Messages lose those of the keys whose time is over: :taken is a JSON array of [key, ...]. A push that takes them can
--- follow. The messages stay as they are otherwise.
--- Indexes: the primary keys. Locks: the keys and the messages, in the order of :taken, so that two such pushes do not
--- deadlock. It waits for another transaction that takes a key, or that finishes its message.
+-- Messages lose keys whose time is over: :ended is a JSON array of [key, id], as a look without locks has found them. A
+-- push that takes the keys can follow. The messages stay as they are otherwise.
+-- Indexes: the primary keys. Locks: first the messages, then their keys, as a finish does, so that neither deadlocks
+-- with it; in the order of :ended, so that two such pushes do not. It waits for another transaction that finishes a
+-- message.
 -- In one transaction with the push: a crash changes nothing.
-update json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {live_keys} as live force index (primary) on live.dedup_key = cast(given.dedup_key as binary)
-straight_join {queue} as message force index (primary) on message.id = live.id
-left join {keys} as taken force index (primary) on taken.dedup_key = live.dedup_key and taken.taken_until > {now}
-set message.dedup_key = null
-where taken.dedup_key is null;
-{delete_ended_keys}
-
--- name: end_live_keys
--- As end_keys, in a caller's transaction: :taken are keys that messages have, and their time is over, as a look on a
--- connection of our own has found.
--- Indexes: the primary keys. Locks: the keys and the messages. It waits for another transaction that finishes one.
-update json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given
-straight_join {live_keys} as live force index (primary) on live.dedup_key = cast(given.dedup_key as binary)
-straight_join {queue} as message force index (primary) on message.id = live.id
+update {ended_keys}
+straight_join {queue} as message force index (primary)
+    on message.id = given.id and message.dedup_key = cast(given.dedup_key as binary)
 set message.dedup_key = null;
-{delete_ended_keys}
+delete {live_keys}
+from {ended_keys}
+straight_join {queue} as message force index (primary) on message.id = given.id and message.dedup_key is null
+straight_join {live_keys} force index (primary)
+    on {live_keys}.dedup_key = cast(given.dedup_key as binary) and {live_keys}.id = message.id;
 
 -- name: name_keys
 -- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
