@@ -33,7 +33,7 @@ from tablequeue.errors import BadInput
 from tablequeue.sqs import app, queues
 from tablequeue.sqs.app import LARGEST_BODY, SqsApp
 from tablequeue.sqs.declared import POLICY, declared, make
-from tablequeue.sqs.endpoint import tidy
+from tablequeue.sqs.housekeeping import tidy
 from tests.sqs.support import client, serving
 from tests.sqs.test_messages import received, refused
 
