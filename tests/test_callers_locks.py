@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from tablequeue import Claim, Database, LeaseLost, Queue, Rate
 from tablequeue.engines.mysql import messages, within
 from tablequeue.errors import BadInput, BatchNotFound, Conflict, DuplicateKey, TablequeueError
+from tablequeue.testing.transaction import in_transaction
 from tests.row_locks import locked_ids, mariadb_locks
 from tests.servers import KINDS, Kind, Place, only
 from tests.support import DESIGNS, ids_of, refuses, rewritten
@@ -360,6 +361,68 @@ def test_a_table_that_is_newer_than_the_snapshot_is_a_conflict(
         assert queue.pop(connection=connection) is not None
         connection.commit()
     assert (queue.stats().ready, queue.stats().in_progress) == (1, 1)
+
+
+# -- without a connection of our own -----------------------------------------------------------------------------------
+
+
+def claim_on_one_connection(place: Place, db: Database, level: str, options: Mapping[str, Any]) -> None:
+    """A claim on the caller's connection alone, as Django's queues have it, locks what it returns, or is refused."""
+    queue = db.create_queue("work", payload="text", **options)
+    group = {"group": "a"} if "groups" in options else {}
+    for _ in range(6):
+        queue.push("x", **group)
+    with _transaction(place, level) as connection:
+        others = {*ids_of(queue.pop_many(1 if options.get("strict") else 3))}
+        try:
+            claimed = {*ids_of(in_transaction(connection, place.schema).queue("work").pop_many(6))}
+        except Conflict:
+            assert level == "REPEATABLE READ"
+        else:
+            assert locked_ids(place, place.table("work")) == claimed
+            assert not claimed & others
+
+
+ALONE: dict[str, Mapping[str, Any]] = {
+    "fifo": {},
+    "priority": {"order": "priority"},
+    "fair": {"groups": "fair"},
+    "strict": {"strict": True},
+}
+
+
+@only("mariadb")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("options", ALONE.values(), ids=ALONE)
+def test_a_claim_on_one_connection_locks_no_message_of_others(
+    place: Place, db: Database, level: str, options: Mapping[str, Any]
+) -> None:
+    claim_on_one_connection(place, db, level, options)
+
+
+@only("mariadb")
+@pytest.mark.parametrize("name", ["fifo", "strict"])
+def test_a_claim_on_one_connection_that_locks_others_is_detected(
+    place: Place, db: Database, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(within, "_check_passed_over", lambda *args: None)
+    with pytest.raises(AssertionError):
+        claim_on_one_connection(place, db, "REPEATABLE READ", ALONE[name])
+
+
+@only("mariadb")
+@pytest.mark.parametrize("verb", FINISHES)
+def test_a_finish_on_one_connection_locks_no_message_of_others(place: Place, db: Database, verb: str) -> None:
+    queue = db.create_queue("work", payload="text")
+    queue.push("x")
+    claim = queue.pop(lease=0)
+    assert claim is not None
+    assert queue.pop()
+    with _transaction(place, "READ COMMITTED") as connection:
+        alone = in_transaction(connection, place.schema).queue("work")
+        more = {"fail": ("why",), "extend": (60,)}.get(verb, ())
+        refuses(LeaseLost, getattr(alone, verb), claim, *more)
+        assert not locked_ids(place, place.table("work"))
 
 
 # -- what comes between the look and the lock --------------------------------------------------------------------------

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from tablequeue import Database
+from tablequeue.errors import Conflict, LeaseLost
 from tests.procedures import PLAIN
-from tests.servers import Kind
-from tests.sessions import call, made, session, transaction
-from tests.support import counts
+from tests.row_locks import locked_ids
+from tests.servers import Kind, Place
+from tests.sessions import Session, call, made, session, transaction
+from tests.support import counts, ids_of, refuses
+from tests.test_procedures import rewrite
 
 
 @pytest.fixture
@@ -61,3 +68,124 @@ def test_a_promotion_that_fails_does_not_fail_the_completion(db: Database) -> No
         assert (id, one.call("complete", ids=[id], token=token)) == (1, [(1,)])
     assert counts(queue) == {"blocked": 1, "finished": 1}
     assert [row[0] for row in call(db, "pop")] == [2]
+
+
+# -- what a call in a caller's transaction locks -----------------------------------------------------------------------
+
+
+@contextmanager
+def older(db: Database, level: str) -> Iterator[Session]:
+    """A transaction that has read something, at an isolation level of its session."""
+    with db.engine.connect().execution_options(isolation_level=level) as connection:
+        one = Session(db, connection)
+        one.execute("select * from {queue}")
+        yield one
+        connection.rollback()
+
+
+def claim_after_others(place: Place, db: Database, level: str, verb: str, options: Mapping[str, Any]) -> None:
+    """A claim locks what it returns, or is refused, if others have claimed since the transaction first read."""
+    queue = made(db, payload="text", **options)
+    for n in range(6):
+        queue.push("x", **({"group": str(n)} if "groups" in options else {}))
+    with older(db, level) as one:
+        others = {*ids_of(queue.pop_many(1 if options.get("strict") else 5))}
+        try:
+            claimed = {row[0] for row in one.call(verb, n=6)}
+        except Conflict:
+            assert level == "REPEATABLE READ"
+        else:
+            assert locked_ids(place, place.table("work")) == claimed
+            assert not claimed & others
+
+
+CLAIMS: Mapping[str, Mapping[str, Any]] = {
+    "fifo": {},
+    "priority": {"order": "priority"},
+    "groups": {"groups": True},
+    "fair": {"groups": "fair"},
+    "strict": {"strict": True},
+}
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize("options", CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_locks_no_message_of_others(place: Place, db: Database, level: str, options: Mapping[str, Any]) -> None:
+    claim_after_others(place, db, level, "pop", options)
+
+
+@pytest.mark.parametrize(
+    ("file", "options"), [("find", {}), ("find", {"strict": True}), ("find_in_turn", CLAIMS["fair"])]
+)
+def test_a_claim_that_locks_messages_of_others_is_detected(
+    place: Place, db: Database, file: str, options: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(monkeypatch, file, r"\{none_of_others\}", "")
+    with pytest.raises(AssertionError):
+        claim_after_others(place, db, "REPEATABLE READ", "take", options)
+
+
+def finish_after_a_loss(place: Place, db: Database, verb: str, given: Mapping[str, Any]) -> None:
+    """A message that belongs to another consumer by now is not locked."""
+    queue = made(db, payload="text")
+    lost, held = queue.push_many(["x", "y"])
+    token = call(db, "pop", n=2)[0][-1]
+    call(db, "extend", id=lost, token=token, seconds=0)
+    assert ids_of(queue.pop_many(2)) == [lost]
+    with older(db, "READ COMMITTED") as one:
+        if "ids" in given:
+            assert one.call(verb, **given, token=token) == [(held,)]
+        else:
+            refuses(LeaseLost, one.call, verb, **given, token=token)
+        assert locked_ids(place, place.table("work")) == ({held} if "ids" in given else set())
+
+
+FINISHES: Mapping[str, Mapping[str, Any]] = {
+    "complete": {"ids": [1, 2]},
+    "release": {"ids": [1, 2]},
+    "fail": {"id": 1, "error": "why"},
+    "extend": {"id": 1},
+}
+
+
+@pytest.mark.parametrize(("verb", "given"), FINISHES.items(), ids=FINISHES)
+def test_a_finish_locks_no_message_of_others(place: Place, db: Database, verb: str, given: Mapping[str, Any]) -> None:
+    finish_after_a_loss(place, db, verb, given)
+
+
+@pytest.mark.parametrize("verb", ["complete", "fail"])
+def test_a_finish_that_does_not_look_is_detected(
+    place: Place, db: Database, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(monkeypatch, verb, r"\{(this_)?held_by_now\}", "")
+    with pytest.raises(AssertionError):
+        finish_after_a_loss(place, db, verb, FINISHES[verb])
+
+
+def test_what_another_session_has_claimed_since_is_finished(db: Database) -> None:
+    """Under REPEATABLE READ a look returns the past, so it decides nothing there."""
+    queue = made(db, payload="text")
+    queue.push("x")
+    with older(db, "REPEATABLE READ") as one:
+        [(id, *_, token)] = call(db, "pop")
+        assert one.call("complete", ids=[id], token=token) == [(id,)]
+
+
+def wait_beside_a_claim(db: Database) -> bool:
+    """Return whether a wait ends while a transaction has locked all messages."""
+    queue = made(db, payload="text")
+    queue.push("x")
+    with older(db, "READ COMMITTED") as one, ThreadPoolExecutor(1) as threads, session(db) as waiting:
+        waiting.execute("set session innodb_lock_wait_timeout = 1")
+        one.execute("select * from {queue} for update")
+        return threads.submit(waiting.call, "wait", seconds=0.1).exception() is None
+
+
+def test_a_wait_waits_for_no_transaction(db: Database) -> None:
+    assert wait_beside_a_claim(db)
+
+
+def test_a_wait_that_locks_what_it_reads_is_detected(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    subquery = r"select count\(\*\) into ready from \((?s:.*?)(select 1 .*?) limit 1\s+\) as message;"
+    rewrite(monkeypatch, "wait", subquery, r"set ready = exists(\1);")
+    assert not wait_beside_a_claim(db)

@@ -483,8 +483,14 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         UNIQUE_FOR,
     ),
     "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), UNIQUE_FOR),
-    "a key that a waiting message keeps": (rewritten(r"taken_until > ", "taken_until >= ", "end_keys"), UNIQUE_FOR),
-    "a key that a waiting message loses": (rewritten(r"taken_until > ", "taken_until < ", "end_keys"), UNIQUE_FOR),
+    "a key that a waiting message keeps": (
+        rewritten(r"taken_until > ", "taken_until >= ", "end_keys", "taken_keys"),
+        UNIQUE_FOR,
+    ),
+    "a key that a waiting message loses": (
+        rewritten(r"taken_until > ", "taken_until < ", "end_keys", "taken_keys"),
+        UNIQUE_FOR,
+    ),
     "a result that nobody gave": (
         rewritten(r"(cast\(cast\(:result as text\) as json\)|:result)\)", "'1')", "keep_results"),
         RESULTS,

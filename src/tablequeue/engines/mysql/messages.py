@@ -26,7 +26,7 @@ from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.packets import bound, if_any, kept, sent, stored, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
-from tablequeue.engines.mysql.within import Offer, conflict, lock, lock_held, looks, offered, only
+from tablequeue.engines.mysql.within import Offer, conflict, lock, lock_held, offered, only
 from tablequeue.engines.operation import Effect, operation, pairs
 from tablequeue.engines.params import Params
 from tablequeue.engines.rows import Done
@@ -283,7 +283,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
         changes = table.statements(f"{operation}.change")
         ids: list[int] = json.loads(params["ids"])
         tells = table.definition.batches and operation.startswith("complete")
-        if len(ids) == 1 and len(changes) == 1 and not tells and not looks(cursor, table):
+        if len(ids) == 1 and len(changes) == 1 and not tells and cursor.ours:
             return ids if cursor.execute(changes[0], params) else []
         if tells:
             return completed_ids(table, _changed(cursor, table, operation, params, rows="json_array(id, ending)"))
@@ -403,7 +403,7 @@ def _changed_step_by_step(
 ) -> list[Row]:
     lock, changes = table.statement(f"{operation}.lock", state), table.statements(f"{operation}.change", state)
     with atomic(cursor):
-        rows = lock_held(cursor, table, lock, params) if looks(cursor, table) else _selected(cursor, lock, params)
+        rows = _selected(cursor, lock, params) if cursor.ours else lock_held(cursor, table, lock, params)
         if rows:
             params = only(params, table, [row[0] for row in rows])
             for change in changes:

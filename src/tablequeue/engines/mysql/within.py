@@ -27,8 +27,9 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, Conflict
+from tablequeue.model.message import ID
 
-SERIALIZABLE = "SERIALIZABLE"
+SERIALIZABLE, READ_COMMITTED = "SERIALIZABLE", "READ-COMMITTED"
 # The errors of NOWAIT: MariaDB's is that of a lock wait time-out.
 LOCKED = (ER.LOCK_WAIT_TIMEOUT, 3572)
 # A claim of n messages in a caller's transaction looks at 2 n + LOOK messages: others may have locked the first ones.
@@ -58,15 +59,19 @@ def looks(cursor: Cursor, table: Table) -> bool:
     """
     if cursor.beside is None:
         return False
-    if cursor.level is None:
-        cursor.execute(table.statement("isolation_level"))
-        cursor.level = cursor.fetchone()[0]
-    if cursor.level == SERIALIZABLE:
+    if _level(cursor, table) == SERIALIZABLE:
         raise BadInput(
             "The transaction of the connection is SERIALIZABLE, where each read locks what others need.",
             "Begin it at READ COMMITTED or REPEATABLE READ, or leave connection= out.",
         )
     return True
+
+
+def _level(cursor: Cursor, table: Table) -> str:
+    if cursor.level is None:
+        cursor.execute(table.statement("isolation_level"))
+        cursor.level = cursor.fetchone()[0]
+    return str(cursor.level)
 
 
 def conflict() -> Conflict:
@@ -99,9 +104,10 @@ def settled(cursor: Cursor, table: Table, lock: str, params: Params) -> list[Row
 def lock_held(cursor: Cursor, table: Table, lock: str, params: Params) -> list[Row]:
     """Lock what a statement locks by `ids` or an `id`, if it matches by now. Return its rows.
 
-    What another transaction has changed and may yet roll back is waited for on a connection of our own.
+    What another transaction has changed and may yet roll back is waited for on a connection of our own. Without such a
+    connection, the look is in the caller's transaction, if that does not return the past.
     """
-    while True:
+    while looks(cursor, table):
         before, after = _looked(cursor, table, lock, params)
         there = [row[0] for row in after]
         ending = [row[0] for row in before if row[0] not in {*there}] if "ids" in params else []
@@ -109,13 +115,16 @@ def lock_held(cursor: Cursor, table: Table, lock: str, params: Params) -> list[R
             break
         with cursor.beside(_selected, table, {**only(params, table, ending), "statement": lock}):
             pass
+    else:
+        cursor.execute(without_lock(lock) if _level(cursor, table) == READ_COMMITTED else lock, params)
+        there = [row[0] for row in cursor.fetchall()]
     if not there:
         return []
     if "ids" in params:
         params = only(params, table, there)
     cursor.execute(lock, params)
     rows = list(cursor.fetchall())
-    if len(rows) < len(there):
+    if len(rows) < len(there) and cursor.beside is not None:
         _check_foreign(cursor, table, params, {*there}.difference(row[0] for row in rows))
     return rows
 
@@ -242,7 +251,20 @@ def _lock(cursor: Cursor, table: Table, params: Params, offer: Offer) -> list[Ro
             raise conflict()
         values["ids"] = str([id for id, _ in locked])
     cursor.execute(table.statement("claim_find.read"), values)
-    return list(cursor.fetchall())
+    rows = list(cursor.fetchall())
+    if cursor.beside is None and not cursor.ours:
+        _check_passed_over(cursor, table, values, [row[0] for row in offer.rows], [row[ID] for row in rows])
+    return rows
+
+
+def _check_passed_over(cursor: Cursor, table: Table, values: Params, ids: Sequence[int], locked: Sequence[int]) -> None:
+    """Refuse a claim that has locked messages which others have claimed since the snapshot of the transaction."""
+    visited = ids[: ids.index(locked[-1])] if len(locked) == values["n"] else ids
+    passed = [id for id in visited if id not in {*locked}]
+    if passed and _level(cursor, table) != READ_COMMITTED:
+        cursor.execute(table.statement("claim_find.still"), values | {"ids": str(passed), "n": len(passed)})
+        if not all(ready for _, ready in cursor.fetchall()):
+            raise conflict()
 
 
 def _pinned(cursor: Cursor, table: Table, params: Params) -> Offer:

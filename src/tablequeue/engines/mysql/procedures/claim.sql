@@ -5,8 +5,12 @@
 -- null. It looks at the first messages of each group, behind the group that was served last, and goes round once.
 -- The session remembers the slot of that group in the variable @`tablequeue.{table}.ring`, and in
 -- @`tablequeue.{table}.before` what it was before this call. A session begins at a random slot.
-{create} procedure {queue}_find_in_turn(p_n bigint, p_now datetime(6), out p_ids longtext character set ascii)
+{create} procedure {queue}_find_in_turn(
+    p_n bigint, p_ours boolean, p_now datetime(6), out p_ids longtext character set ascii
+)
 begin
+    declare others bigint;
+    declare passed_over longtext character set ascii;
     declare wide bigint default least(p_n + 8, 64);
     declare seen, lap, at, until_slot, next_slot bigint default 0;
     declare some, looked longtext character set ascii;
@@ -24,11 +28,9 @@ begin
         set at = if(lap = 0, @`tablequeue.{table}.before`, -1);
         set until_slot = if(lap = 0, 9223372036854775807, @`tablequeue.{table}.before`);
         groups: while seen < p_n + 8 do
-            set next_slot = (
-                select slot from (
-                    {sql claim_ring starts=at ends=until_slot look=1 high=null}
-                ) as message
-            );
+            select max(slot) into next_slot from ( -- the subquery of a SET would lock what it reads
+                {sql claim_ring starts=at ends=until_slot look=1 high=null}
+            ) as message;
             if next_slot is null then
                 leave groups;
             end if;
@@ -75,6 +77,7 @@ begin
     select json_arrayagg(id) into p_ids from (
         {sql claim_find.read ids=some lease=null}
     ) as ready;
+    {none_of_others}
     set @`tablequeue.{table}.ring` = coalesce((
         select message.slot
         from json_table(looked, '$[*]' columns (
@@ -91,14 +94,15 @@ end //
 -- queue, as a JSON array, or null. A session sweeps once a second before it looks. If too few messages were ready, it
 -- sweeps after that too, and looks again.
 -- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
--- In a transaction of the caller's, not p_ours, it finds what that sees: see `claim_find`.
+-- In a transaction of the caller's, not p_ours, it finds what that sees: see `claim_find`. If others have claimed some of
+-- that since, it has locked messages of others, and is refused with SQLSTATE 40001.
 {create} procedure {queue}_find(
     p_n bigint, p_ours boolean, p_now datetime(6), out p_ids longtext character set ascii
 )
 begin
     declare most bigint default if(p_ours, 1000, least(p_n, 1000));
-    declare wide, seen, locked, moved bigint;
-    declare looked longtext character set ascii;
+    declare wide, seen, locked, moved, others bigint;
+    declare some, passed_over longtext character set ascii;
     declare swept boolean;
     call {queue}_sweep(1, most, p_now, moved);
     set swept = moved is not null;
@@ -106,16 +110,17 @@ begin
         -- [in_order]
         set wide = 2 * p_n + 32; -- more than are wanted: others may have the first ones
         repeat
-            select json_arrayagg(id), count(*) into looked, seen from (
+            select json_arrayagg(id), count(*) into some, seen from (
                 {sql claim_find.find look=wide low_water=0}
             ) as ready;
             select json_arrayagg(id), count(*) into p_ids, locked from (
-                {sql claim_find.read ids=looked lease=null}
+                {sql claim_find.read ids=some lease=null}
             ) as ready;
+            {none_of_others}
             set wide = wide * 8; -- what was locked is found and locked again, and counts
         until locked = p_n or seen < wide / 8 end repeat;
         -- [fair]
-        call {queue}_find_in_turn(p_n, p_now, p_ids);
+        call {queue}_find_in_turn(p_n, p_ours, p_now, p_ids);
         set locked = coalesce(json_length(p_ids), 0);
         -- [end]
         if locked = p_n or swept then
@@ -363,7 +368,9 @@ begin
         do sleep(least(0.25, greatest(0, timestampdiff(microsecond, utc_timestamp(6), ends) / 1000000)));
         call {queue}_begin(ours);
         call {queue}_sweep(1, 1000, p_now, moved);
-        set ready = exists(select 1 from {queue} force index ({claim_index}) where {claimable});
+        select count(*) into ready from ( -- the subquery of a SET would wait for those who have locked messages
+            select 1 from {queue} force index ({claim_index}) where {claimable} limit 1
+        ) as message;
         commit;
     end while;
 end //

@@ -81,6 +81,9 @@ begin
     -- [end]
     select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
     from json_table(p_options, '$' columns (clock json path '$.now')) as options;
+    -- [at_least_once]
+    {held_by_now}
+    -- [end]
     select json_arrayagg(id) into held from (
         select distinct id from (
             -- [at_most_once]
@@ -102,8 +105,7 @@ begin
         where json_type(json_extract(p_options, '$.result')) <> 'NULL';
         -- [end]
     elseif json_length(p_ids) > 0 then
-        signal sqlstate 'TQ003' set mysql_errno = 51003,
-            message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        {lease_lost}
     end if;
     if ours then
         commit;
@@ -156,6 +158,7 @@ begin
         );
     end if;
     -- [at_least_once]
+    {this_held_by_now}
     if p_delay is null then
         select max(
             least({cap}, {base} * pow({factor}, least(greatest(attempts - 1, 0), {steps}))) * (1 - {jitter} * rand())
@@ -178,8 +181,7 @@ begin
     set changed = row_count();
     -- [end]
     if changed = 0 then
-        signal sqlstate 'TQ003' set mysql_errno = 51003,
-            message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        {lease_lost}
     end if;
     -- [dead_letter_to]
     if outcome = 'dead' then
@@ -222,6 +224,7 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'The delay is not from 0 to 100 years. Give another number of seconds.';
     end if;
+    {held_by_now}
     select json_arrayagg(id) into held from (
         select distinct id from (
             {sql release.lock}
@@ -236,8 +239,7 @@ begin
     elseif ended is not null then
         set held = json_merge_preserve(held, ended);
     elseif held is null and json_length(p_ids) > 0 then
-        signal sqlstate 'TQ003' set mysql_errno = 51003,
-            message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        {lease_lost}
     end if;
     if ours then
         commit;
@@ -255,6 +257,7 @@ end //
 begin
     declare ours boolean;
     declare p_lease double;
+    declare changed bigint;
     declare p_now, lease_end datetime(6);
     {all_or_nothing}
     call {queue}_options(p_options, '["seconds", "now"]');
@@ -267,13 +270,13 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'seconds is not from 0 to 100 years. Give another number.';
     end if;
+    {this_held_by_now}
     {sql extend.change ids=json_array(p_id)};
     select max(lease_until) into lease_end from (
         {sql extend.read ids=json_array(p_id)}
     ) as message;
     if lease_end is null then
-        signal sqlstate 'TQ003' set mysql_errno = 51003,
-            message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        {lease_lost}
     end if;
     if ours then
         commit;
