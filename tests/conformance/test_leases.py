@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from tablequeue import ALL, Backoff, Queue
@@ -47,6 +49,15 @@ def test_late_is_not_lost(queue: Queue, verb: str) -> None:
             "extend": {"in_progress": 1},
         }[verb]
     )
+
+
+@pytest.mark.needs("many_in_progress")
+def test_a_claim_has_no_message_twice(queue: Queue) -> None:
+    """A lease may end while the claim sweeps for more messages, and then finds this one again."""
+    queue.push("x")
+    context_of(queue).table.next_sweep = inf
+    (only,) = queue.pop_many(3, lease=0)
+    queue.complete(only)
 
 
 def test_the_fence(place: Place, queue: Queue) -> None:

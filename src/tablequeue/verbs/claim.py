@@ -15,7 +15,7 @@ from tablequeue.engines.plan import Ways
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.connection import Connection
-from tablequeue.model.message import GROUP
+from tablequeue.model.message import GROUP, ID
 from tablequeue.model.pacing import Duration
 from tablequeue.observe.counters import counters
 from tablequeue.verbs.context import Context, Params, count, seconds
@@ -257,7 +257,9 @@ def topped_up(
         if connection is None and (rows or not refusable):
             return rows
         raise
-    return context.table.in_order([*rows, *more])
+    # A lease that has ended meanwhile: the message was claimed again, under the same token.
+    again = {row[ID] for row in more}
+    return context.table.in_order([*(row for row in rows if row[ID] not in again), *more])
 
 
 def _lease(context: Context, lease: Duration | None) -> Params:

@@ -43,6 +43,8 @@ def words(dialect: str, definition: Definition) -> dict[str, str]:
     """
     return {
         "create": "create" if dialect in SYNTAX.dropped_first else "create or replace",
+        # Of the session. That of a transaction may be another one, which no variable tells.
+        "isolation": "@@tx_isolation" if dialect == "mariadb" else "@@transaction_isolation",
         "text": "longtext character set utf8mb4",
         "token": "varchar(64) character set ascii collate ascii_bin",
         "payload": "longblob" if definition.payload == "bytes" else "longtext character set utf8mb4",

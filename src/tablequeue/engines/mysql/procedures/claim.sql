@@ -94,8 +94,8 @@ end //
 -- queue, as a JSON array, or null. A session sweeps once a second before it looks. If too few messages were ready, it
 -- sweeps after that too, and looks again.
 -- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
--- In a transaction of the caller's, not p_ours, it finds what that sees: see `claim_find`. If others have claimed some of
--- that since, it has locked messages of others, and is refused with SQLSTATE 40001.
+-- In a transaction of the caller's, not p_ours, it finds what that sees: see `claim_find`. If others have claimed some
+-- of that since, it has locked messages of others, and is refused with SQLSTATE 40001.
 {create} procedure {queue}_find(
     p_n bigint, p_ours boolean, p_now datetime(6), out p_ids longtext character set ascii
 )
