@@ -369,7 +369,7 @@ def test_a_table_that_is_newer_than_the_snapshot_is_a_conflict(
 def claim_on_one_connection(place: Place, db: Database, level: str, options: Mapping[str, Any]) -> None:
     """A claim on the caller's connection alone, as Django's queues have it, locks what it returns, or is refused."""
     queue = db.create_queue("work", payload="text", **options)
-    group = {"group": "a"} if "groups" in options else {}
+    group: dict[str, Any] = {"group": "a"} if "groups" in options else {}
     for _ in range(6):
         queue.push("x", **group)
     with _transaction(place, level) as connection:

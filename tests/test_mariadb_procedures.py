@@ -87,7 +87,8 @@ def claim_after_others(place: Place, db: Database, level: str, verb: str, option
     """A claim locks what it returns, or is refused, if others have claimed since the transaction first read."""
     queue = made(db, payload="text", **options)
     for n in range(6):
-        queue.push("x", **({"group": str(n)} if "groups" in options else {}))
+        group: dict[str, Any] = {"group": str(n)} if "groups" in options else {}
+        queue.push("x", **group)
     with older(db, level) as one:
         others = {*ids_of(queue.pop_many(1 if options.get("strict") else 5))}
         try:

@@ -207,6 +207,7 @@ def push_of_an_ended_key(place: Place, kind: Kind, level: str, engine: type[Engi
     queue.push("x", key="k", now=at(0))
     claim = queue.pop(lease=1000, now=at(0))
     assert claim is not None
+    assert kind.blocked is not None
     pusher, finisher = (place.sa_engine().connect().execution_options(isolation_level=level) for _ in range(2))
     with ThreadPoolExecutor(1) as threads, pusher, finisher, place.sa_engine().connect() as watch:
         claim.extend(1000, connection=finisher, now=at(99))

@@ -253,16 +253,16 @@ def _lock(cursor: Cursor, table: Table, params: Params, offer: Offer) -> list[Ro
     cursor.execute(table.statement("claim_find.read"), values)
     rows = list(cursor.fetchall())
     if cursor.beside is None and not cursor.ours:
-        _check_passed_over(cursor, table, values, [row[0] for row in offer.rows], [row[ID] for row in rows])
+        _check_passed_over(cursor, table, params, [row[0] for row in offer.rows], [row[ID] for row in rows])
     return rows
 
 
-def _check_passed_over(cursor: Cursor, table: Table, values: Params, ids: Sequence[int], locked: Sequence[int]) -> None:
+def _check_passed_over(cursor: Cursor, table: Table, params: Params, ids: Sequence[int], locked: Sequence[int]) -> None:
     """Refuse a claim that has locked messages which others have claimed since the snapshot of the transaction."""
-    visited = ids[: ids.index(locked[-1])] if len(locked) == values["n"] else ids
+    visited = ids[: ids.index(locked[-1])] if len(locked) == params["n"] else ids
     passed = [id for id in visited if id not in {*locked}]
     if passed and _level(cursor, table) != READ_COMMITTED:
-        cursor.execute(table.statement("claim_find.still"), values | {"ids": str(passed), "n": len(passed)})
+        cursor.execute(table.statement("claim_find.still"), params | {"ids": str(passed), "n": len(passed)})
         if not all(ready for _, ready in cursor.fetchall()):
             raise conflict()
 
