@@ -11,7 +11,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -270,13 +270,16 @@ class Client:
 
         It may have a snapshot from before what others do meanwhile.
         """
-        with self._connected(chance) as connection:
-            txn = Txn(f"{self.who}/{next(self.numbers)}", connection, self.ledger)
-            try:
-                yield txn
-            finally:
-                if not txn.ended:
-                    txn.rollback()
+        connection = self._connected(chance)
+        txn = Txn(f"{self.who}/{next(self.numbers)}", connection, self.ledger)
+        try:
+            yield txn
+        finally:
+            if not txn.ended:
+                txn.rollback()
+            # SQLAlchemy sets the level of before, and leaves the driver's error as it is.
+            with suppress(sa.exc.DBAPIError, self.engine.dialect.loaded_dbapi.OperationalError):
+                connection.close()
 
     def _connected(self, chance: random.Random) -> sa.Connection:
         """Return a connection for a transaction. One that the server has closed while it was idle is replaced."""

@@ -334,6 +334,7 @@ def fork(act: Callable[[], None]) -> int:
     """Run the function in a child. The parent has no thread and no connection that a child could inherit."""
     sys.stdout.flush()
     sys.stderr.flush()
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until a client has a use for it; it may come at once
     pid = os.fork()
     if pid:
         return pid
@@ -341,7 +342,6 @@ def fork(act: Callable[[], None]) -> int:
     try:
         die_with_the_parent()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until a client has a use for it
         logging.disable()  # broken connections would log much
         act()
         status = 0
