@@ -83,21 +83,22 @@ end //
 -- queue, as a JSON array, or null. A session sweeps once a second before it looks. If too few messages were ready, it
 -- sweeps after that too, and looks again.
 -- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
--- In a transaction of the caller's, not p_ours, it finds what that sees: see `claim_find`.
+-- In a transaction of the caller's, not p_ours, it finds what that sees: see `claim_find`. If others have claimed some
+-- of that since, it has locked messages of others, and is refused with SQLSTATE 40001.
 create or replace procedure tq_emails_find(
     p_n bigint, p_ours boolean, p_now datetime(6), out p_ids longtext character set ascii
 )
 begin
     declare most bigint default if(p_ours, 1000, least(p_n, 1000));
-    declare wide, seen, locked, moved bigint;
-    declare looked longtext character set ascii;
+    declare wide, seen, locked, moved, others bigint;
+    declare some, passed_over longtext character set ascii;
     declare swept boolean;
     call tq_emails_sweep(1, most, p_now, moved);
     set swept = moved is not null;
     turns: loop
         set wide = 2 * p_n + 32; -- more than are wanted: others may have the first ones
         repeat
-            select json_arrayagg(id), count(*) into looked, seen from (
+            select json_arrayagg(id), count(*) into some, seen from (
                 select id, due_at, priority
                 from tq_emails force index (tq_emails__state)
                 where state = 'ready' and sweep_at is null and id > 0 and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as datetime(6)), utc_timestamp(6)))
@@ -108,11 +109,33 @@ begin
                 select
                     message.id, payload, headers, attempts + 1, pushed_at, coalesce(cast(p_now as datetime(6)), utc_timestamp(6)), coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval null second, priority,
                     convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at, errors
-                from json_table(looked, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+                from json_table(some, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
                 where state = 'ready' and sweep_at is null
                 limit p_n
                 for update skip locked
             ) as ready;
+            if not p_ours and @@tx_isolation <> 'READ-COMMITTED' then
+                select json_arrayagg(message.id) into passed_over
+                from json_table(some, '$[*]' columns (number for ordinality, id bigint path '$')) as message
+                where not json_contains(coalesce(p_ids, '[]'), cast(message.id as char)) and (
+                    coalesce(json_length(p_ids), 0) < p_n or message.number < (
+                        select max(found.number)
+                        from json_table(some, '$[*]' columns (number for ordinality, id bigint path '$')) as found
+                        where json_contains(p_ids, cast(found.id as char))
+                    )
+                );
+                select count(*) into others from (
+                    select state = 'ready' and sweep_at is null as still_ready
+                    from json_table(passed_over, '$[*]' columns (id bigint path '$')) as given
+                    straight_join tq_emails as message force index (primary) on message.id = given.id
+                    for update skip locked
+                ) as message
+                where still_ready is not true;
+                if others > 0 then
+                    signal sqlstate '40001' set mysql_errno = 1020,
+                        message_text = 'Others claimed messages after this transaction began. Roll back, or use READ COMMITTED.';
+                end if;
+            end if;
             set wide = wide * 8; -- what was locked is found and locked again, and counts
         until locked = p_n or seen < wide / 8 end repeat;
         if locked = p_n or swept then
@@ -804,7 +827,9 @@ begin
         do sleep(least(0.25, greatest(0, timestampdiff(microsecond, utc_timestamp(6), ends) / 1000000)));
         call tq_emails_begin(ours);
         call tq_emails_sweep(1, 1000, p_now, moved);
-        set ready = exists(select 1 from tq_emails force index (tq_emails__state) where state = 'ready' and sweep_at is null and id > p_low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as datetime(6)), utc_timestamp(6))));
+        select count(*) into ready from ( -- the subquery of a SET would wait for those who have locked messages
+            select 1 from tq_emails force index (tq_emails__state) where state = 'ready' and sweep_at is null and id > p_low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as datetime(6)), utc_timestamp(6))) limit 1
+        ) as message;
         commit;
     end while;
 end //
@@ -829,6 +854,15 @@ begin
     call tq_emails_options(p_options, '["now"]');
     select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
     from json_table(p_options, '$' columns (clock json path '$.now')) as options;
+    if not ours and @@tx_isolation = 'READ-COMMITTED' and json_length(p_ids) > 0 then
+        select json_arrayagg(message.id) into p_ids
+        from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+        straight_join tq_emails as message force index (primary) on message.id = given.id and message.token = p_token;
+        if p_ids is null then
+            signal sqlstate 'TQ003' set mysql_errno = 51003,
+                message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        end if;
+    end if;
     select json_arrayagg(id) into held from (
         select distinct id from (
             select message.id
@@ -896,6 +930,13 @@ begin
             left(p_error, 3950), char(10 using utf8mb4), '[... ', char_length(p_error) - 2 * 3950,
             ' characters left out ...]', char(10 using utf8mb4), right(p_error, 3950)
         );
+    end if;
+    if not ours and @@tx_isolation = 'READ-COMMITTED' then
+        select count(*) into changed from tq_emails force index (primary) where id = p_id and token = p_token;
+        if changed = 0 then
+            signal sqlstate 'TQ003' set mysql_errno = 51003,
+                message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        end if;
     end if;
     if p_delay is null then
         select max(
@@ -981,6 +1022,15 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'The delay is not from 0 to 100 years. Give another number of seconds.';
     end if;
+    if not ours and @@tx_isolation = 'READ-COMMITTED' and json_length(p_ids) > 0 then
+        select json_arrayagg(message.id) into p_ids
+        from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+        straight_join tq_emails as message force index (primary) on message.id = given.id and message.token = p_token;
+        if p_ids is null then
+            signal sqlstate 'TQ003' set mysql_errno = 51003,
+                message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        end if;
+    end if;
     select json_arrayagg(id) into held from (
         select distinct id from (
             select message.id
@@ -1022,6 +1072,7 @@ create or replace procedure tq_emails_extend(p_id bigint, p_token varchar(64) ch
 begin
     declare ours boolean;
     declare p_lease double;
+    declare changed bigint;
     declare p_now, lease_end datetime(6);
     declare exit handler for sqlexception
     begin
@@ -1038,6 +1089,13 @@ begin
     if not p_lease between 0 and 3200000000 then
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'seconds is not from 0 to 100 years. Give another number.';
+    end if;
+    if not ours and @@tx_isolation = 'READ-COMMITTED' then
+        select count(*) into changed from tq_emails force index (primary) where id = p_id and token = p_token;
+        if changed = 0 then
+            signal sqlstate 'TQ003' set mysql_errno = 51003,
+                message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+        end if;
     end if;
     update json_table(json_array(p_id), '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
     set lease_until = coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval p_lease second;
