@@ -63,7 +63,7 @@ with next as (
     select top (@n)
         -- [keep]
         {history_row without token popped_at finished_at consumer}
-        -- [none]
+        -- [else]
         {history_row without token first_popped_at popped_at finished_at producer consumer}
     -- [in_order]
     from {queue} with (index ({table}__ready), {claim_locks})
@@ -92,7 +92,7 @@ into {history} (
     {history_row}
 )
 output
--- [none]
+-- [else]
 {note_deleted}output
 -- [end]
     {claimed of deleted with

@@ -24,8 +24,7 @@
 create table {queue} (
     -- [not subscription]
     id bigint identity (1, 1) not null constraint pk_{table} primary key {clustered},
-    -- [end]
-    -- [subscription]
+    -- [else]
     id bigint not null constraint pk_{table} primary key clustered,
     -- [end]
     state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_{table}__state default 'ready'

@@ -190,8 +190,7 @@ into {history} (
     {history_row without token},
     outcome
 )
--- [end]
--- [none]
+-- [else]
 delete from message
 -- [end]
 from {queue} as message with (rowlock, forceseek)
@@ -242,8 +241,7 @@ into {history} (
     {history_row without token},
     outcome
 )
--- [end]
--- [none]
+-- [else]
 delete from message
 -- [end]
 from {queue} as message with (rowlock, forceseek)

@@ -37,8 +37,7 @@ select
         when paused.until is not null then datediff_big(microsecond, @now, paused.until) / 1e6
         -- [not limited]
         when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0e0
-        -- [end]
-        -- [limited]
+        -- [else]
         when exists (select 1 from {queue} where {free}) then case
             when {room} then {until_room}
             else datediff_big(microsecond, @now, (
@@ -293,8 +292,7 @@ select top (@n)
     {history_columns},
     -- [results]
     (select result from {results} as given where given.id = message.id) as result
-    -- [end]
-    -- [not results]
+    -- [else]
     cast(null as nvarchar(max)) as result
     -- [end]
 from {history} as message

@@ -6,7 +6,7 @@
 order by priority desc, id;
 -- [fair]
 order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
--- [by_id_or_due]
+-- [not priority not fair]
 order by {order_by};
 -- [end]
 

@@ -127,7 +127,7 @@ set @`tablequeue.{table}.ring` = coalesce((
             select message.id, message.slot
             from json_table(@tq_ids, '$[*]' columns (id bigint path '$')) as given
             straight_join {queue} as message force index (primary) on message.id = given.id
-            -- [at_most_once]
+            -- [else]
             select message.id, cast(conv(left(md5(coalesce(group_key, '')), 16), 16, 10) as unsigned) >> 1 as slot
             from json_table(@tq_ids, '$[*]' columns (id bigint path '$')) as given
             straight_join {history} as message force index (primary) on message.id = given.id
@@ -228,7 +228,7 @@ select
         id = message.id}{and_slot}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where token = :token;
--- [at_most_once]
+-- [else]
 select
     {claimed with
         id = message.id

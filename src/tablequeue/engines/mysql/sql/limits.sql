@@ -228,8 +228,7 @@ from (
                 select count(*) from {queue} as message force index ({table}__working)
                 where message.working = 1 and message.slot = given.slot
             ) end as places
-            -- [end]
-            -- [not per_group]
+            -- [else]
             2147483647 as places
             -- [end]
             -- [group_rate]

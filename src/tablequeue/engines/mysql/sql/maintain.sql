@@ -111,7 +111,7 @@ for update;
 delete {queue}, {live_keys}
 from {given} straight_join {queue} force index (primary) on {queue}.id = given.id
 {with_key};
--- [none]
+-- [else]
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = 'dead',
     errors = {errors_and error='expired'};

@@ -17,8 +17,7 @@ select
         when paused.until is not null then timestampdiff(microsecond, {now}, paused.until) / 1e6
         -- [not limited]
         when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted} then 0
-        -- [end]
-        -- [limited]
+        -- [else]
         when exists (select 1 from {queue} force index ({claim_index}) where {free}) then case
             when {room} then {until_rate}
             else timestampdiff(microsecond, {now}, (
@@ -174,8 +173,7 @@ select
     {history_columns},
     -- [results]
     (select result from {results} as given where given.id = message.id) as result
-    -- [end]
-    -- [not results]
+    -- [else]
     null as result
     -- [end]
 from {history} as message force index (primary)

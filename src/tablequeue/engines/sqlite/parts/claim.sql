@@ -120,7 +120,7 @@ limit {turn_limit}
 -- How many messages a claim in turn may claim.
 -- [take]
 :n
--- [not take]
+-- [else]
 {claim_limit}
 -- [end]
 
@@ -153,7 +153,7 @@ ifnull((
 -- How many messages a claim may claim in a queue that limits those in progress. A negative limit would be none.
 -- [not concurrency]
 :n
--- [concurrency]
+-- [else]
 max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))
 -- [end]
 

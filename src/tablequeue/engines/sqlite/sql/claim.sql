@@ -15,8 +15,7 @@ set state = 'in_progress',
     lease_until = {now} + cast(:lease * 1000000 as integer)
 -- [not fair]
 where id in (select id from {queue} where {claimable} order by {order_by} limit {claim_limit})
--- [end]
--- [fair]
+-- [else]
 where id in (
     {in_turn}
 )
@@ -42,7 +41,7 @@ select
         finished_at = case when :token is null then {now} end
         consumer = :consumer}
 from {queue}
--- [keep in_order]
+-- [keep not fair]
 where id in (select id from {queue} where {claimable} order by {order_by} limit :n);
 -- [keep fair]
 where id in (
@@ -52,8 +51,7 @@ where id in (
 delete from {queue}
 -- [not fair]
 where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
--- [end]
--- [fair]
+-- [else]
 where id in (
     {in_turn take}
 )

@@ -61,7 +61,7 @@ where id in (select id from {queue} where {waiting} and expires_at <= {now} orde
 delete from {queue}
 where id in (select id from {queue} where {waiting} and expires_at <= {now} order by expires_at limit :n)
 returning id;
--- [none]
+-- [else]
 update {queue}
 set state = 'dead',
     errors = {errors_and error='expired'}

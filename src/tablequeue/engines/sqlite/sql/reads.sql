@@ -8,8 +8,7 @@ select
         when paused.until is not null then (paused.until - {now}) / 1e6
         -- [not limited]
         when exists (select 1 from {queue} where state = 'ready') then 0
-        -- [end]
-        -- [limited]
+        -- [else]
         when exists (select 1 from {queue} where {free}) then case
             when {room} then {until_room}
             else ((select min(lease_until) from {queue} where state = 'in_progress') - {now}) / 1e6
@@ -143,8 +142,7 @@ select
     {history_columns},
     -- [results]
     (select result from {results} as given where given.id = message.id) as result
-    -- [end]
-    -- [not results]
+    -- [else]
     null as result
     -- [end]
 from {history} as message

@@ -53,8 +53,7 @@ where id in (
     order by {order_by}
     limit {claim_limit}
 )
--- [end]
--- [fair]
+-- [else]
 where id in (
     {in_turn up_to_high}
 )
