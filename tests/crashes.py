@@ -77,9 +77,9 @@ class SteppingCursor:
 
         return self._cursor.executemany(statement, counted())
 
-    def packet(self, statements: Sequence[str]) -> Any:
+    def packet(self, statements: Sequence[str], params: Any) -> Any:
         """Run several statements, between which the server goes on by itself: one step."""
-        result = self._cursor.packet(statements)
+        result = self._cursor.packet(statements, params)
         self._steps.step("packet")
         return result
 
@@ -90,11 +90,11 @@ class SteppingCursor:
         self._steps.step("end of the copy")
 
 
-def torn(self: SteppingCursor, statements: Sequence[str]) -> Any:
+def torn(self: SteppingCursor, statements: Sequence[str], params: Any) -> Any:
     """Send the statements of a packet one by one, as the packet of a mutant does."""
     found = []
     for statement in statements:
-        self.execute(statement)
+        self.execute(statement, params)
         if self._cursor.description:
             found.append(self._cursor.fetchall())
     return found

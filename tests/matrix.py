@@ -377,9 +377,9 @@ class FailingCursor:
         self._count(statement)
         return self._cursor.executemany(statement, *params)
 
-    def packet(self, statements: str) -> Any:
+    def packet(self, statements: Any, params: Any) -> Any:
         self._count(statements)
-        return self._cursor.packet(statements)
+        return self._cursor.packet(statements, params)
 
     def copy(self, statement: Any) -> Any:
         self._count(statement)

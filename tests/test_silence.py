@@ -51,7 +51,7 @@ def run(database: Database, statements: Sequence[str]) -> Any:
 
     def operation(cursor: Any, table: Any, params: Any) -> Any:
         if hasattr(cursor, "packet"):
-            return cursor.packet(statements)
+            return cursor.packet(statements, None)
         for statement in statements:
             cursor.execute(statement)
         return cursor.fetchall()

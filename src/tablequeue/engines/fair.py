@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, ClassVar
 
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.low_water import Claim, InOrder, claimed_above, claimed_anywhere
+from tablequeue.engines.low_water import Claim, claimed_above, claimed_anywhere
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
-from tablequeue.engines.plan import Ways
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
@@ -37,6 +37,12 @@ ALONE = 2
 class Fair(Part):
     asks_alone: ClassVar[bool] = True
     """Whether the engine has `claim_alone`."""
+
+    def in_order(self, table: Table, claim: Claim, *, marked: bool = True) -> Claim:
+        """Return how a claim finds the messages whose turn it is: above the low-water mark, if it may be `marked`."""
+        if table.definition.fair:
+            return partial(self.claimed, claim)
+        return partial(claimed_above if marked and "marked" in table.plan.met else claimed_anywhere, claim)
 
     def claimed(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim messages in turn until there are `n`, or no more is ready. Return them in the order of the turns.
@@ -112,12 +118,6 @@ class Fair(Part):
 
     def _served(self, cursor: Cursor, table: Table) -> None:
         """Remember which group was served last where the process is not what remembers it."""
-
-
-IN_ORDER: Ways[Callable[[Fair], InOrder]] = Ways(
-    {"fair": lambda fair: fair.claimed, "marked": lambda fair: claimed_above, "": lambda fair: claimed_anywhere}
-)
-"""How a claim finds the messages whose turn it is."""
 
 
 def in_turn(rows: Sequence[Row], served: Any) -> list[Row]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, ClassVar
 
 from tablequeue.engines.connection import Cursor
@@ -16,6 +16,11 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
+
+# What a claim of a queue with limits runs before and after it, on engines where its own text does not do it, each with
+# the limit that needs it.
+GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
+SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
 
 
 class Limits(Part):
@@ -36,22 +41,22 @@ class Limits(Part):
         claim     claims up to `n` messages. The first column of its rows is the id.
         removes   whether the messages are in progress no more after the claim: then they need no place.
         """
-        definition = table.definition
+        steps = table.bound(steps_of_limits)
         slots: list[int] | None = None
-        if definition.rate is not None:
+        if "grant_rate" in steps:
             # All statements use the time by which the rate was measured.
             tokens, now = self._granted(cursor, table, params)
             params = params | {"n": min(params["n"], tokens), "now": now}
-        if definition.concurrency is not None and not (removes or self.counts_places) and params["n"] > 0:
+        if "lock_slots" in steps and not (removes or self.counts_places) and params["n"] > 0:
             slots = self._locked_slots(cursor, table, params)
             params = params | {"n": len(slots)}
         rows = claim(params) if params["n"] > 0 else []
         if rows and slots is not None:
             places = json.dumps([{"slot": slot, "message": row[0]} for slot, row in zip(slots, rows, strict=False)])
             self._run(cursor, table, "note_slots", params | {"places": places})
-        if rows and definition.rate is not None:
+        if rows and "spend_rate" in steps:
             self._run(cursor, table, "spend_rate", params | {"number": len(rows)})
-        if rows and definition.group_rate is not None:
+        if rows and "spend_group_rates" in steps:
             numbers = Counter(row[-1] for row in rows).items()
             groups = json.dumps([{"slot": slot, "number": number} for slot, number in numbers], ensure_ascii=False)
             self._run(cursor, table, "spend_group_rates", params | {"by_group": groups})
@@ -65,3 +70,8 @@ class Limits(Part):
     def _locked_slots(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Lock up to `n` free places. Return their numbers."""
         return [row[0] for row in self._rows(cursor, table, "lock_slots", params)]
+
+
+def steps_of_limits(table: Table) -> Set[str]:
+    """Return which of GRANTED and SPENT a claim of the queue needs."""
+    return {step for step, limit in (GRANTED | SPENT).items() if limit in table.plan.met}

@@ -20,8 +20,6 @@ from tablequeue.engines.texts import Row
 from tablequeue.model.message import ID
 
 Claim = Callable[[Cursor, Table, Params], list[Row]]
-InOrder = Callable[[Claim, Cursor, Table, Params], list[Row]]
-"""How a claim is made so that messages come in the order of the queue."""
 
 
 def claimed_above(claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:

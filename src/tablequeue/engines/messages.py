@@ -12,8 +12,9 @@ from time import monotonic
 from typing import ClassVar
 
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.fair import IN_ORDER, Fair
+from tablequeue.engines.fair import Fair
 from tablequeue.engines.keys import Keys
+from tablequeue.engines.limits import GRANTED, SPENT
 from tablequeue.engines.low_water import Claim
 from tablequeue.engines.operation import (
     Effect,
@@ -27,7 +28,6 @@ from tablequeue.engines.operation import (
     rowcount,
 )
 from tablequeue.engines.params import Params
-from tablequeue.engines.plan import Ways
 from tablequeue.engines.rows import Done
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
@@ -35,9 +35,6 @@ from tablequeue.engines.walks import LATE_SECONDS
 
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
-# What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
-GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
-SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
 # What a claim of a fair queue runs before and after it: it learns and notes the group that was served last. On most
 # engines Python does, and the texts are only printed.
 BEGUN, SERVED = {"begin_ring": "fair"}, {"move_ring": "fair"}
@@ -121,11 +118,13 @@ class Messages(Keys):
     )
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
-        alone = self.fair.claimed_alone(self._claim_alone, cursor, table, params) if table.ring.claims else []
+        claim = table.bound(self._in_order, self._claim)
+        if not table.ring.claims:
+            return claim(cursor, table, params)
+        alone = self.fair.claimed_alone(self._claim_alone, cursor, table, params)
         if len(alone) == params["n"]:
             return alone
-        left: Params = {**params, "n": params["n"] - len(alone)} if alone else params
-        return [*alone, *self._ready(self._claim, cursor, table, left)]
+        return [*alone, *claim(cursor, table, {**params, "n": params["n"] - len(alone)})]
 
     @operation(
         Effect.WRITE, {**GRANTED, "claim_limit": "", "claim_run": "", "claimed": "", **SPENT}, printed="pop_same_group"
@@ -155,7 +154,7 @@ class Messages(Keys):
 
         Return them as CLAIMED.
         """
-        return self._ready(self._take, cursor, table, params)
+        return table.bound(self._in_order, self._take)(cursor, table, params)
 
     @operation(Effect.STEP, {"complete_and_claim": "unlimited"})
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
@@ -223,7 +222,7 @@ class Messages(Keys):
     )
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Complete the messages among `ids` that are held under `token`. Return their ids."""
-        return self._finished(cursor, table, table.plan.way(COMPLETE_TEXT), params)
+        return self._finished(cursor, table, table.bound(_finishing, "complete"), params)
 
     @operation(Effect.STEP)
     def complete_stream(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -364,8 +363,9 @@ class Messages(Keys):
 
     # -- what engines override; the low-water mark is handled above --------------------------------------------------
 
-    def _ready(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return table.plan.way(IN_ORDER)(self.fair)(claim, cursor, table, params)
+    def _in_order(self, table: Table, claim: Claim) -> Claim:
+        """Return how a claim of the queue finds the messages whose turn it is."""
+        return self.fair.in_order(table, claim)
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
@@ -399,7 +399,7 @@ class Messages(Keys):
         return {row[0]: bool(row[1]) for row in self._rows(cursor, table, "release", params)}
 
     def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
-        return {row[0]: row[1] for row in self._rows(cursor, table, table.plan.way(FAIL_TEXT), params)}
+        return {row[0]: row[1] for row in self._rows(cursor, table, table.bound(_finishing, "fail"), params)}
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Return what makes several statements one transaction; here the runner has done it."""
@@ -425,7 +425,9 @@ class Messages(Keys):
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))
 
 
-COMPLETE_TEXT, FAIL_TEXT = (Ways({"at_most_once": f"{verb}_at_most_once", "": verb}) for verb in ("complete", "fail"))
+def _finishing(table: Table, verb: str) -> str:
+    """Return the text of `complete` or `fail`."""
+    return f"{verb}_at_most_once" if "at_most_once" in table.plan.met else verb
 
 
 def completed_ids(table: Table, rows: Sequence[Row]) -> list[int]:

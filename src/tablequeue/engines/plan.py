@@ -1,11 +1,11 @@
 """What the definition of a queue decides, each thing once.
 
-A verb or an operation that has several ways names them in a table, with the conditions that texts have too: see
-conditions.py.
+A verb that has several ways names them in a table, with the conditions that texts have too: see conditions.py.
 
-    FAIL_TEXT = Ways({"at_most_once": "fail_at_most_once", "": "fail"})
+    PURGED = Ways({"batches": end_batches})
 
-The plan of a queue chooses at the first call, and remembers it. A queue that is altered gets a new plan.
+The plan of a queue chooses at the first call, and remembers it. A queue that is altered gets a new plan. What an
+operation chooses is a function: see `Table.bound`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ class Plan:
 
     def way(self, ways: Ways[T]) -> T:
         """Return the first of the ways whose conditions the queue meets."""
-        return self.steps(ways)[0]
+        try:
+            found: T = self._chosen[ways][0]
+        except KeyError:
+            found = self.steps(ways)[0]
+        return found
 
     def steps(self, ways: Ways[T]) -> tuple[T, ...]:
         """Return all of the ways whose conditions the queue meets, in order."""

@@ -12,7 +12,7 @@ from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import FailedRow, FinishedRow, LostRow, PushedRow, StatsRow
 from tablequeue.engines.table import Table, Tables
-from tablequeue.engines.texts import Row
+from tablequeue.engines.texts import Row, meets
 
 
 class Next(NamedTuple):
@@ -26,6 +26,20 @@ class Next(NamedTuple):
     """Whether an open transaction pushes, as far as the engine knows: a message may come at any moment."""
     held: bool = False
     """Whether a message is ready that a limit of the queue holds back."""
+
+
+STATS = {
+    "stats": "",
+    "stats_history": "keep",
+    "stats_lost": "at_most_once",
+    "stats_finished": "keep",
+    "stats_failed": "keep",
+    "stats_pushed": "keep",
+    "stats_expired": "expires keep",
+    "stats_batches": "batches",
+}
+# Those with which `stats` counts: the other ones are operations.
+COUNTED = ("stats_history", "stats_expired", "stats_batches")
 
 
 class Reads(Part):
@@ -74,26 +88,11 @@ class Reads(Part):
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
-    @operation(
-        Effect.READ,
-        {
-            "stats": "",
-            "stats_history": "keep",
-            "stats_lost": "at_most_once",
-            "stats_finished": "keep",
-            "stats_failed": "keep",
-            "stats_pushed": "keep",
-            "stats_expired": "expires keep",
-            "stats_batches": "batches",
-        },
-    )
+    @operation(Effect.READ, STATS)
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
         counts = self._row(cursor, table, "stats", params)
-        finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
-        definition = table.definition
-        counted = definition.expires and definition.keeps_history
-        expired = self._row(cursor, table, "stats_expired", params)[0] if counted else None
-        batches = self._row(cursor, table, "stats_batches", params)[0] if definition.batches else None
+        more = {text: self._row(cursor, table, text, params)[0] for text in table.bound(_counted)}
+        finished, expired, batches = (more.get(text) for text in COUNTED)
         return StatsRow(*(*counts, finished, None, expired, batches))
 
     stats_finished = by_text(Effect.READ, each(FinishedRow), others="range_stats_finished")
@@ -129,3 +128,7 @@ class Reads(Part):
     def arrow(self, engine: sa.Engine) -> Any:
         """Return a connection that reads Arrow batches natively; None if there is no driver for it."""
         return None
+
+
+def _counted(table: Table) -> list[str]:
+    return [text for text in COUNTED if meets(STATS[text], table.plan.met)]

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Fair
+from tablequeue.engines.low_water import Claim
 from tablequeue.engines.operation import Effect, by_text, each, ids, none, one, operation, rows
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
@@ -25,12 +26,10 @@ class Streams(Part):
     @operation(Effect.STEP)
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Claim up to `n` messages without a lease. Return their ids, in ascending order."""
-        if table.definition.fair:
-            rows = self.fair.claimed(self._claim_stream, cursor, table, params)
-        else:
-            # No low-water mark: for a whole batch it saves little.
-            rows = self._claim_stream(cursor, table, params | {"low_water": 0})
-        return sorted(row[0] for row in rows)
+        return sorted(row[0] for row in table.bound(self._in_order)(cursor, table, params))
+
+    def _in_order(self, table: Table) -> Claim:
+        return self.fair.in_order(table, self._claim_stream, marked=False)  # for a whole batch a mark saves little
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._rows(cursor, table, "stream_claim", params)

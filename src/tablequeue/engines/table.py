@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tablequeue.engines.texts import Row, statements_in
 from tablequeue.engines.walks import Share, Walks
@@ -16,6 +16,9 @@ from tablequeue.model.names import PART, table_of
 
 if TYPE_CHECKING:
     from tablequeue.engines.base import EngineBase
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -107,6 +110,7 @@ class Table(Statements):
         """Whether those who attend it wait for results, and not for messages; see `waiting_for_results`."""
         self.definition = definition
         self.plan = engine.plan(definition)
+        self._bound: dict[Hashable, Any] = {}
         self.dead_letters: Table | None = None
         """The table of the queue to which dead letters move, if the definition names one."""
         if definition.dead_letter_to is not None:
@@ -159,8 +163,19 @@ class Table(Statements):
 
     def _copied(self) -> Self:
         other = copy(self)
-        other._compiled = {}  # noqa: SLF001  (a copy of itself)
+        other._compiled, other._bound = {}, {}  # noqa: SLF001  (a copy of itself)
         return other
+
+    def bound(self, decide: Callable[Concatenate[Table, P], T], *of: P.args, **_: P.kwargs) -> T:
+        """Return what `decide` returns for this table and these arguments. It decides once for each definition.
+
+        So an operation asks nothing that the definition has decided: it gets its step, its text or its packet.
+        """
+        try:
+            found: T = self._bound[decide, of]
+        except KeyError:
+            found = self._bound[decide, of] = decide(self, *of, **_)
+        return found
 
     def in_order(self, rows: Iterable[Row]) -> list[Row]:
         """Return claimed rows in the order of the queue: the database may return them in any."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.plan import Ways
+from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.model.connection import Connection
@@ -109,7 +110,7 @@ def claimed(
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
     if same_group:
         return _claimed_run(context, params, now, refusable, open=same_group == "open")
-    remove = context.table.plan.way(REMOVES)(context.messages)
+    remove = context.table.bound(_removing, context.messages)
     return _swept(context, remove, params, now, connection, refusable)
 
 
@@ -211,7 +212,8 @@ def _swept(
         return []
     if refusal is not None and refusable and not rows:
         raise refusal
-    rows = rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
+    if not due and len(rows) < params["n"]:
+        rows = topped_up(context, remove, rows, params, now, connection, refusable)
     if not rows and connection is None:
         rows = context.table.plan.way(AGAIN)(context, remove, params, refusable)
     counters.add("popped_messages", context.table.name, len(rows))
@@ -245,8 +247,7 @@ def topped_up(
 ) -> Sequence[Row]:
     """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""
     missing = params["n"] - len(rows)
-    whole = context.table.definition.claims_ranges or remove == context.messages.claim_run
-    if not missing or (rows and whole):
+    if not missing or (rows and (context.table.definition.claims_ranges or remove == context.messages.claim_run)):
         return rows
     try:
         if not sweep(context, now, connection):
@@ -262,6 +263,11 @@ def topped_up(
     return context.table.in_order([*(row for row in rows if row[ID] not in again), *more])
 
 
+def _removing(table: Table, messages: Messages) -> Remove:
+    """Return the operation that claims: where delivery is at most once, it removes the messages."""
+    return messages.take if table.definition.delivery == "at_most_once" else messages.claim
+
+
 def _lease(context: Context, lease: Duration | None) -> Params:
     return {"lease": context.table.definition.lease if lease is None else seconds(lease, "lease")}
 
@@ -274,10 +280,6 @@ def _no_lease(context: Context, lease: Duration | None) -> Params:
 
 LEASES = Ways({"at_most_once": _no_lease, "": _lease})
 """The parameters of a claim about its lease."""
-REMOVES: Ways[Callable[[Messages], Remove]] = Ways(
-    {"at_most_once": lambda messages: messages.take, "": lambda messages: messages.claim}
-)
-"""The operation that claims: where delivery is at most once, it removes the messages."""
 AGAIN: Ways[Callable[[Context, Remove, Params, bool], Sequence[Row]]] = Ways(
     {"group_limited": _tried_again, "": lambda context, remove, params, refusable: []}
 )

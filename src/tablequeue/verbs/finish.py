@@ -52,8 +52,8 @@ def complete(
         raise BadInput(f"results is {results!r}.", "Give a list, with one for each message in their order, or None.")
     if results is not None and len(results) != len(claims):
         raise BadInput(f"There are {len(claims)} messages and {len(results)} results.", "Give one for each, or None.")
-    dumped = dump(context, results or ())
-    complete = context.table.plan.way(COMPLETES)(context, claims, dumped)
+    kept = dump(context, results) if results is not None else ()
+    complete = _keep_results(context, claims, kept) if context.table.definition.results else context.messages.complete
     completed, lost = _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
     counters.add("completed_messages", context.table.name, sum(map(len, completed.values())))
     follow(context, COMPLETED, now, connection, len(claims))
@@ -165,7 +165,9 @@ def _finish(
     engine = context.engine
     by_token: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
-        by_token[checked_token(claim.token)].append(claim.id)
+        by_token[claim.token].append(claim.id)
+    for token in by_token:
+        checked_token(token)
 
     def under(token: str, ids: Sequence[int]) -> Params:
         if delays is None:
@@ -184,8 +186,10 @@ def _finish(
     for token, ids in by_token.items():
         if len(finished[token]) < len(ids):
             lost += set(ids).difference(finished[token])
+    if not lost:
+        return finished, None
     counters.add("lost_leases", context.table.name, len(lost))
-    return finished, not_held(sorted(lost), sum(map(len, by_token.values())), done) if lost else None
+    return finished, not_held(sorted(lost), sum(map(len, by_token.values())), done)
 
 
 def not_held(ids: list[int], total: int, done: str) -> LeaseLost:
@@ -205,9 +209,3 @@ def not_held(ids: list[int], total: int, done: str) -> LeaseLost:
 def _keep_results(context: Context, claims: Sequence[Claim], results: Sequence[str | None]) -> Complete:
     kept = {claim.id: result for claim, result in zip(claims, results, strict=False) if result is not None}
     return completing(context, kept)
-
-
-COMPLETES: Ways[Callable[[Context, Sequence[Claim], Sequence[str | None]], Complete]] = Ways(
-    {"results": _keep_results, "": lambda context, claims, results: context.messages.complete}
-)
-"""The operation that completes, with results if the queue keeps them."""

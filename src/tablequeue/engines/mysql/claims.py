@@ -7,13 +7,14 @@ packets.py. A claim in a caller's transaction is several round trips: see messag
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.limits import steps_of_limits
 from tablequeue.engines.mysql.fair import SPARE, found, groups_and_wanted
 from tablequeue.engines.mysql.limits import LOOK
-from tablequeue.engines.mysql.packets import bound, kept, limited, stored, together
+from tablequeue.engines.mysql.packets import kept, limited, put, stored, together
 from tablequeue.engines.params import Params
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import Row
@@ -38,13 +39,8 @@ NAMES = {
 
 @dataclass
 class Completion:
-    """What completes messages before a claim, in its packet. Nothing is claimed if they are fewer than `number`."""
+    """What a packet has completed before its claim. Nothing is claimed if that is not all of the call's messages."""
 
-    statements: Sequence[str]
-    """They complete the messages @tq_ids, of which there are @tq_n."""
-    number: int
-    tells: str = "null"
-    """The variable with the batches that may end, as JSON; or null."""
     done: list[int] | None = None
     """The ids that were completed; None: not yet."""
     ending: set[int] = field(default_factory=set)
@@ -56,122 +52,125 @@ class Completion:
         self.ending = {batch for batch in json.loads(ending or "[]") if batch is not None}
 
 
-class Packet:
-    """The statements of a claim, within the limits of the queue."""
-
-    def __init__(
-        self, cursor: Cursor, table: Table, params: Params, before: Completion | None = None, *, removes: bool = False
-    ) -> None:
-        """Begin with how many messages may be claimed, which is @tq_n, and with the time @tq_now.
-
-        removes   whether the messages are in progress no more after the claim: then they need no place.
-        """
-        self.cursor, self.table, self.params, self.before = cursor, table, params, before
-        definition = table.definition
-        self.places = definition.concurrency is not None and not removes
-        self.counted = definition.limited or before is not None
-        self.inside: list[str] = []
-        if before is not None:
-            done = f"select @tq_ids, {before.tells}"
-            self.inside += [*before.statements, done, f"set @tq_first = @tq_n = {before.number:d}"]
-        self.add("claim_limit", n="if(@tq_first, %(n)s, 0)" if before is not None else "%(n)s")
-        if definition.rate is not None:
-            grant = bound(cursor, table.statement("grant_rate"), params)
-            self.inside.append(stored(grant, tq_n="cast(least(@tq_n, tokens) as signed)", tq_now="clock"))
-        if self.places:
-            look: Params = {"look": 2 * params["n"] + LOOK}
-            free = bound(cursor, table.statement("free_slots"), look)
-            lock = bound(cursor, table.statement("lock_slots"), params, slots="@tq_free", n="?")
-            self.inside.append(stored(free, tq_free="json_arrayagg(json_array(slot, message, token))"))
-            self.inside += limited(cursor, stored(lock, tq_slots="json_arrayagg(slot)", tq_n="count(*)"))
-
-    def add(self, operation: str, **names: str) -> None:
-        self.inside += [bound(self.cursor, one, self.params, **names) for one in self.table.statements(operation)]
-
-    def lock(self, statement: str, **names: str) -> None:
-        """Lock up to @tq_n messages. Then their ids are @tq_ids, and their number is @tq_n."""
-        names["now"] = "@tq_now"
-        if self.counted:
-            self.inside += limited(self.cursor, kept(bound(self.cursor, statement, self.params, **names, n="?")))
-        else:
-            self.inside.append(kept(bound(self.cursor, statement, self.params, **names)))
-
-    def run(self, changes: Sequence[str]) -> list[Row]:
-        """Make the changes, count them for the limits, and commit. Return the messages."""
-        definition = self.table.definition
-        if definition.limited:
-            self.add("claim_counts")
-        self.inside += [bound(self.cursor, change, self.params, **NAMES) for change in changes]
-        counts = {
-            "note_slots": self.places,
-            "note_stripes": definition.group_limited,
-            "spend_rate": definition.rate is not None,
-            "spend_group_rates": definition.group_rate is not None,
-        }
-        for operation in counts:
-            if counts[operation]:
-                self.add(operation, **NAMES)
-        read = [bound(self.cursor, one, self.params, **NAMES) for one in self.table.statements("claimed")]
-        answers = together(self.cursor, self.inside, read)
-        if self.before is not None:
-            self.before.take_effect(*answers[0][0])
-        return list(answers[-1])
-
-
 def claimed(
-    cursor: Cursor,
-    table: Table,
-    params: Params,
-    operation: str,
-    before: Completion | None = None,
-    *,
-    removes: bool = False,
+    cursor: Cursor, table: Table, params: Params, operation: str, completion: Completion | None = None
 ) -> list[Row]:
-    """Claim up to `n` messages by the changes of an operation. `before` as in Packet."""
-    lock = table.statement(LOCKS.get(operation, "claim_many.lock"))
-    changes = table.statements(CHANGES.get(operation, f"{operation}.change"))
-    if table.definition.fair and operation not in LOCKS:
-        return _claimed_in_turn(cursor, table, params | {"removes": removes}, before, changes)
-    packet = Packet(cursor, table, params, before, removes=removes)
-    packet.lock(lock)
-    rows = packet.run(changes)
-    if table.definition.fair:
-        return sorted((row[:-1] for row in rows), key=_id)  # of one group
-    return table.in_order(rows)
+    """Claim up to `n` messages by the changes of an operation, and complete others before, if there is a `completion`.
+
+    These are the `number` messages `ids` under the token `held`.
+    """
+    return table.bound(_claiming, operation)(cursor, table, params, operation, completion)
 
 
-def claimed_run(cursor: Cursor, table: Table, params: Params) -> list[Row]:
-    """Claim up to `n` messages of the group whose head comes first."""
-    packet = Packet(cursor, table, params)
-    packet.inside += [bound(cursor, one, params, now="@tq_now") for one in table.statements("claim_run.find")]
-    return sorted(packet.run(table.statements("claim_run.change")), key=_id)
+def _claiming(table: Table, operation: str) -> Callable[[Cursor, Table, Params, str, Completion | None], list[Row]]:
+    if operation == "claim_run" or not table.definition.fair:
+        return _claimed_in_order
+    return _claimed_of_group if operation in LOCKS else _claimed_in_turn
+
+
+def _claimed_in_order(
+    cursor: Cursor, table: Table, params: Params, operation: str, completion: Completion | None
+) -> list[Row]:
+    return table.in_order(_run(cursor, table, params, operation, completion))
+
+
+def _claimed_of_group(
+    cursor: Cursor, table: Table, params: Params, operation: str, completion: Completion | None
+) -> list[Row]:
+    return sorted((row[:-1] for row in _run(cursor, table, params, operation, completion)), key=_id)
 
 
 def _claimed_in_turn(
-    cursor: Cursor, table: Table, params: Params, before: Completion | None, changes: Sequence[str]
+    cursor: Cursor, table: Table, params: Params, operation: str, completion: Completion | None
 ) -> list[Row]:
     """Claim messages of a fair queue that were found without locks, in the order of the turns."""
-    lock = table.statement("claim_find.lock")
-    within_rooms = table.definition.group_limited
-    more = 1
+    more, n = 1, params["n"]
+    params = params | {"removes": operation == "take"}
     while True:
-        rows = found(cursor, table, params | {"n": params["n"] * more})
-        packet = Packet(cursor, table, params, before, removes=params["removes"])
+        rows = found(cursor, table, params | {"n": n * more})
+        within_rooms = "group_limited" in table.plan.met
         if within_rooms:
             groups, wanted = groups_and_wanted(table, rows)
-            stripes = bound(cursor, table.statement("lock_stripes"), {"by_group": groups})
-            packet.inside.append(stored(stripes, tq_held="json_arrayagg(slot)"))
-            packet.inside += [bound(cursor, one, {"rows": wanted}) for one in table.statements("claim_held")]
-            packet.lock(lock, ids="@tq_found")
+            values: Params = {"by_group": groups, "rows": wanted}
         else:
-            ids = bound(cursor, "%(ids)s", {"ids": str([row[0] for row in rows])})
-            if packet.counted:
-                packet.inside.append(f"set @tq_found = {ids}")
-            packet.lock(lock, ids="@tq_found" if packet.counted else ids)
-        got = packet.run(changes)
-        if got or before is not None or within_rooms or len(rows) < params["n"] * more + SPARE:
+            values = {"rows": str([row[0] for row in rows])}
+        got = _run(cursor, table, params | values, operation, completion)
+        if got or completion is not None or within_rooms or len(rows) < n * more + SPARE:
             return got
         more *= 8  # others have locked all of them
+
+
+def _run(cursor: Cursor, table: Table, params: Params, operation: str, completion: Completion | None) -> list[Row]:
+    """Run the packet. Return the messages."""
+    packet = table.bound(_packet, operation, completion is not None)
+    answers = together(cursor, params | {"look": 2 * params["n"] + LOOK}, *packet)
+    if completion is not None:
+        completion.take_effect(*answers[0][0])
+    return list(answers[-1])
+
+
+def _packet(table: Table, operation: str, completes: bool) -> tuple[list[str], list[str]]:
+    """Return the statements of a claim, within the limits of the queue, and those that read it after the commit.
+
+    First how many messages may be claimed, which is @tq_n, and the time @tq_now. Then their ids are @tq_ids, and their
+    number is @tq_n. A message that a take removes is in progress no more: it needs no place.
+    """
+    steps = table.bound(steps_of_limits)
+    places = "lock_slots" in steps and operation != "take"
+    limited_claim = "unlimited" not in table.plan.met
+    inside = _completing(table) if completes else []
+
+    def add(step: str, **names: str) -> None:
+        inside.extend(put(one, **names) for one in table.statements(step))
+
+    add("claim_limit", **({"n": "if(@tq_first, %(n)s, 0)"} if completes else {}))
+    if "grant_rate" in steps:
+        grant = table.statement("grant_rate")
+        inside.append(stored(grant, tq_n="cast(least(@tq_n, tokens) as signed)", tq_now="clock"))
+    if places:
+        lock = put(table.statement("lock_slots"), slots="@tq_free", n="?")
+        inside.append(stored(table.statement("free_slots"), tq_free="json_arrayagg(json_array(slot, message, token))"))
+        inside += limited(stored(lock, tq_slots="json_arrayagg(slot)", tq_n="count(*)"))
+    if operation == "claim_run":
+        add("claim_run.find", now="@tq_now")
+    else:
+        counted = completes or limited_claim
+        inside += _locking(table, operation, counted)
+    if limited_claim:
+        add("claim_counts")
+    for change in table.statements(CHANGES.get(operation, f"{operation}.change")):
+        inside.append(put(change, **NAMES))
+    counts = {"note_slots": places, "note_stripes": "group_limited" in table.plan.met}
+    for step in ("note_slots", "note_stripes", "spend_rate", "spend_group_rates"):
+        if counts.get(step, step in steps):
+            add(step, **NAMES)
+    return inside, [put(one, **NAMES) for one in table.statements("claimed")]
+
+
+def _completing(table: Table) -> list[str]:
+    """Return what completes the messages `ids` under `held`, before a claim, and tells which these were."""
+    tells = {"tq_ending": "json_arrayagg(ending)"} if "batches" in table.plan.met else {}
+    return [
+        put(kept(table.statement("complete.lock"), **tells), token="%(held)s"),
+        *(put(one, ids="@tq_ids", token="%(held)s") for one in table.statements("complete.change")),
+        f"select @tq_ids, {'@tq_ending' if tells else 'null'}",
+        "set @tq_first = @tq_n = %(number)s",
+    ]
+
+
+def _locking(table: Table, operation: str, counted: bool) -> list[str]:
+    """Return what locks the messages of a claim: up to @tq_n of them, if they are `counted`."""
+    before, names = [], {"now": "@tq_now"}
+    statement = LOCKS.get(operation, "claim_many.lock")
+    if table.definition.fair and operation not in LOCKS:
+        statement, names["ids"] = "claim_find.lock", "@tq_found" if counted else "%(rows)s"
+        if "group_limited" in table.plan.met:
+            before = [stored(table.statement("lock_stripes"), tq_held="json_arrayagg(slot)")]
+            before += table.statements("claim_held")
+        elif counted:
+            before = ["set @tq_found = %(rows)s"]
+    lock = table.statement(statement)
+    return [*before, *(limited(kept(put(lock, **names, n="?"))) if counted else [kept(put(lock, **names))])]
 
 
 def _id(row: Row) -> int:

@@ -84,14 +84,14 @@ class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
             check_size(query, self.limit)
         return super().execute(query)
 
-    def packet(self, statements: Sequence[str]) -> list[Sequence[Any]]:
-        """Run several statements, which have their values, in one round trip. Return the rows of those that have some.
+    def packet(self, statements: Sequence[str], params: Any) -> list[Sequence[Any]]:
+        """Run several statements in one round trip. Return the rows of those that have some.
 
         The server does not wait between them. An error is that of the first one that fails, and the last one that runs.
         """
         results: list[Sequence[Any] | None] = []
         with packet_answered(self.connection, len(statements), results):
-            self.execute(";\n".join(statements))
+            self.execute(";\n".join(statements), params)
             results.append(self.fetchall() if self.description else None)
             while self.nextset():
                 results.append(self.fetchall() if self.description else None)

@@ -7,7 +7,7 @@ from typing import Any
 from tablequeue.engines.batches import Batches, open_batch_row
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.fair import until_room
-from tablequeue.engines.mysql.packets import bound, together
+from tablequeue.engines.mysql.packets import together
 from tablequeue.engines.mysql.within import lock_held, looks, newest
 from tablequeue.engines.operation import pairs
 from tablequeue.engines.params import Params
@@ -83,7 +83,7 @@ class MySQLTaskResults(TaskResults):
             self._run(cursor, table, "store_result", params)
         else:
             texts = ("store_result", "store_part")
-            together(cursor, [bound(cursor, table.statement(text), params) for text in texts])
+            together(cursor, params, [table.statement(text) for text in texts])
 
     def read_results(self, cursor: Cursor, table: Table, params: Params) -> dict[str, bytes]:
         return super().read_results(cursor, table, params | {"keys": tuple(params["keys"])})

@@ -8,7 +8,7 @@ from typing import Any
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
-from tablequeue.engines.mysql.packets import bound, sent, stored, without_lock
+from tablequeue.engines.mysql.packets import put, sent, stored, without_lock
 from tablequeue.engines.mysql.within import DIRTY, conflict, looks, newest
 from tablequeue.engines.params import Params
 from tablequeue.engines.table import Table
@@ -48,14 +48,13 @@ class MySQLLimits(Limits):
 
 def _free_slots(cursor: Cursor, table: Table, params: Params) -> Sequence[Sequence[Any]]:
     """Return the notes in free places, which neither the caller's transaction nor another one has changed."""
-    look: Params = {"look": 2 * params["n"] + LOOK}
-    free = bound(cursor, table.statement("free_slots"), look)
+    look = 2 * params["n"] + LOOK
     same = without_lock(table.statement("lock_slots"))
-    ((notes,),), rows = sent(cursor, [
-        stored(free, tq_free="json_arrayagg(json_array(slot, message, token))"),
+    ((notes,),), rows = sent(cursor, {"look": look, "n": look}, [
+        stored(table.statement("free_slots"), tq_free="json_arrayagg(json_array(slot, message, token))"),
         "select @tq_free",
         *DIRTY,
-        bound(cursor, same, {"n": look["look"]}, slots="coalesce(@tq_free, '[]')"),
+        put(same, slots="coalesce(@tq_free, '[]')"),
     ])  # fmt: skip
     unchanged = {slot for (slot,) in rows}
     return [note for note in json.loads(notes or "[]") if note[0] in unchanged]

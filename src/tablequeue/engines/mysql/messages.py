@@ -17,13 +17,13 @@ from pymysql.constants import ER
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages, completed_ids
-from tablequeue.engines.mysql.claims import Completion, claimed, claimed_run
+from tablequeue.engines.mysql.claims import Completion, claimed
 from tablequeue.engines.mysql.connection import atomic, check_locked, commits_each
 from tablequeue.engines.mysql.fair import MySQLFair
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.keys import MySQLKeys, dump
 from tablequeue.engines.mysql.limits import MySQLLimits
-from tablequeue.engines.mysql.packets import bound, if_any, kept, sent, stored, together
+from tablequeue.engines.mysql.packets import if_any, kept, put, sent, stored, together
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.mysql.within import Offer, conflict, lock, lock_held, offered, only
@@ -66,8 +66,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
         take, add, note = table.statements("push")
         try:
             if cursor.ours:
-                inside = [bound(cursor, one, params) for one in (take, add, note)]
-                *_, ((id,),) = together(cursor, inside, ["select last_insert_id()"])
+                *_, ((id,),) = together(cursor, params, (take, add, note), ["select last_insert_id()"])
                 return int(id)
             with atomic(cursor):
                 cursor.execute(take, params)
@@ -139,30 +138,24 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
     @operation(Effect.WRITE)
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Do both in one packet. A second claim, if the first one found nothing, is one of its own."""
-        lock, changes = table.statement("complete.lock"), table.statements("complete.change")
-        held: Params = {"token": params["held"], "ids": params["ids"], "now": params["now"]}
-        tells = {"tq_ending": "json_arrayagg(ending)"} if table.definition.batches else {}
-        found = kept(bound(cursor, lock, held), **tells)
-        statements = [found, *(bound(cursor, one, held, ids="@tq_ids") for one in changes)]
-        completion = Completion(statements, params["number"], "@tq_ending" if tells else "null")
+        completion = Completion()
 
         @claiming
         def claim(_: MySQLMessages, cursor: Cursor, table: Table, params: Params) -> list[Row]:
             if completion.done is None:
                 return claimed(cursor, table, params, "claim_many", completion)
-            return claimed(cursor, table, params, "claim_many") if len(completion.done) == completion.number else []
+            return claimed(cursor, table, params, "claim_many") if len(completion.done) == params["number"] else []
 
-        rows = self._ready(partial(claim, self), cursor, table, params)
+        rows = self._in_order(table, partial(claim, self))(cursor, table, params)
         table.ending.update(completion.ending)
         done = completion.done or []
         return (done, []) if len(done) < params["number"] else (None, rows)
 
     @claiming
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        definition = table.definition
-        if params["n"] > 1 or not cursor.ours or definition.fair or definition.limited:
+        if params["n"] > 1 or not cursor.ours or not table.bound(_claims_one):
             return self._removed(cursor, table, "claim_many", params)
-        return [*sent(cursor, [bound(cursor, one, params) for one in table.statements("claim")])[-1]]
+        return [*sent(cursor, params, table.statements("claim"))[-1]]
 
     @at_once(CLAIMS)
     def _claim_alone(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -174,13 +167,11 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
 
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         """Lock messages, then run the other statements of the operation on them."""
-        changes = table.statements(f"{operation}.change")
-        removes = operation == "take"
         if cursor.ours:
-            return claimed(cursor, table, params, operation, removes=removes)
-
+            return claimed(cursor, table, params, operation)
+        changes = table.statements(f"{operation}.change")
         with atomic(cursor):
-            return table.in_order(self._removed_within(cursor, table, params, changes, removes))
+            return table.in_order(self._removed_within(cursor, table, params, changes, operation == "take"))
 
     def _removed_within(
         self, cursor: Cursor, table: Table, params: Params, changes: Sequence[str], removes: bool
@@ -212,7 +203,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
 
     @at_once(CLAIMS)
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return claimed_run(cursor, table, params)
+        return claimed(cursor, table, params, "claim_run")
 
     @at_once(CLAIMS)
     def claim_group(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -224,22 +215,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
         if not noted:
             return 0
         values: Params = {**params, "ids": table.engine.dump_ids(noted)}
-
-        def step(name: str, **expressions: str) -> str:
-            return bound(cursor, table.statement(f"promote.{name}"), values, **expressions)
-
-        inside = [
-            stored(step("lock"), tq_notes="json_arrayagg(id)"),
-            stored(step("choose", ids="@tq_notes"), tq_chosen="json_arrayagg(id)"),
-            step("reserve", ids="@tq_chosen"),
-            stored(step("reserved", ids="@tq_chosen"), **RESERVED),
-            step("advance", ids="@tq_ids"),
-            "set @tq_promoted = row_count()",
-            *if_any(cursor, "@tq_closed", step("give_back", ids="@tq_closed")),
-            *if_any(cursor, "@tq_passed", step("note_again", ids="@tq_passed")),
-            step("forget", ids="@tq_notes"),
-        ]
-        *_, promoted = together(cursor, inside, ["select @tq_promoted"])
+        *_, promoted = together(cursor, values, table.bound(_promoting), ["select @tq_promoted"])
         return int(promoted[0][0])
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
@@ -248,7 +224,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
             return pairs(self._rows(cursor, table, "extend.read", only(params, table, held)))
         # In one packet: else a sweep finds a lease that ends now before this call has read its end.
         changing = (*table.statements("extend.change"), table.statement("extend.read"))
-        *_, rows = together(cursor, [bound(cursor, one, params) for one in changing])
+        *_, rows = together(cursor, params, changing)
         return pairs(rows)
 
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
@@ -359,9 +335,7 @@ class MySQLMessages(MySQLKeys, MySQLLimits, Messages):
 
 def _forgotten(cursor: Cursor, table: Table, operation: str, params: Params) -> int:
     """Delete rows that no other transaction has locked, and do what comes after. Return their number."""
-    lock, changes = table.statement(f"{operation}.lock"), table.statements(f"{operation}.change")
-    inside = [kept(bound(cursor, lock, params)), *(bound(cursor, each, params, ids="@tq_ids") for each in changes)]
-    *_, ((number,),) = together(cursor, inside, ["select @tq_n"])
+    *_, ((number,),) = together(cursor, params, table.bound(_changing, operation), ["select @tq_n"])
     return int(number)
 
 
@@ -383,15 +357,39 @@ def _changed(
     """
     if not commits_each(cursor.connection):
         return _changed_step_by_step(cursor, table, params, operation, state)
+    inside = table.bound(_changing, operation, state, rows, buries)
+    *_, ((found,),) = together(cursor, params | {"origin": table.name}, inside, ["select @tq_rows"])
+    return json.loads(found or "[]")
+
+
+def _changing(table: Table, operation: str, state: str = "ready", rows: str = "", buries: bool = False) -> list[str]:
+    """Return what locks messages and changes those; and what moves the dead letters among them, if it `buries`."""
     lock, changes = table.statement(f"{operation}.lock", state), table.statements(f"{operation}.change", state)
     dead = table.statements("move_dead") if buries and table.dead_letters is not None else []
-    moving = params | {"origin": table.name}
-    inside = [
-        kept(bound(cursor, lock, params), tq_rows=f"json_arrayagg({rows})"),
-        *(bound(cursor, change, moving, ids="@tq_ids") for change in (*changes, *dead)),
+    found = kept(lock, **({"tq_rows": f"json_arrayagg({rows})"} if rows else {}))
+    return [found, *(put(change, ids="@tq_ids") for change in (*changes, *dead))]
+
+
+def _promoting(table: Table) -> list[str]:
+    def step(name: str, **expressions: str) -> str:
+        return put(table.statement(f"promote.{name}"), **expressions)
+
+    return [
+        stored(step("lock"), tq_notes="json_arrayagg(id)"),
+        stored(step("choose", ids="@tq_notes"), tq_chosen="json_arrayagg(id)"),
+        step("reserve", ids="@tq_chosen"),
+        stored(step("reserved", ids="@tq_chosen"), **RESERVED),
+        step("advance", ids="@tq_ids"),
+        "set @tq_promoted = row_count()",
+        *if_any("@tq_closed", step("give_back", ids="@tq_closed")),
+        *if_any("@tq_passed", step("note_again", ids="@tq_passed")),
+        step("forget", ids="@tq_notes"),
     ]
-    *_, ((found,),) = together(cursor, inside, ["select @tq_rows"])
-    return json.loads(found or "[]")
+
+
+def _claims_one(table: Table) -> bool:
+    """Return whether a claim of one message is a packet of its own."""
+    return not (table.definition.fair or table.definition.limited)
 
 
 def _unlimited(cursor: Cursor, table: Table, params: Params, claim: Callable[[Params], list[Row]]) -> list[Row]:

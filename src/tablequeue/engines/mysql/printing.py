@@ -97,8 +97,8 @@ class Script:
     def fetchall(self) -> list[Row]:
         return [self._row]
 
-    def packet(self, statements: Sequence[str]) -> list[Sequence[Row]]:
-        self.statements += statements
+    def packet(self, statements: Sequence[str], params: Mapping[str, Any]) -> list[Sequence[Row]]:
+        self.statements += [self.mogrify(statement, params) for statement in statements]
         return [self._one.answer]
 
     def mogrify(self, statement: str, params: Mapping[str, Any]) -> str:
@@ -113,9 +113,6 @@ class Script:
             return f":{match[1]}" if isinstance(value, str) else "null" if value is None else f"{value:d}"
 
         return _PARAMETER.sub(written, statement)
-
-    def escape(self, text: str) -> str:
-        return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def composed(messages: MySQLMessages, operation: str, table: Table) -> list[str]:

@@ -15,7 +15,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import EXPIRED as EXPIRED_LEASE
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
-from tablequeue.engines.mysql.packets import bound, sent, stored, together
+from tablequeue.engines.mysql.packets import put, sent, stored, together
 from tablequeue.engines.mysql.pieces import Piece, ids_in, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.topics import TRIES, TRIES_SOON, MySQLTopics, insert_again, made
@@ -50,9 +50,8 @@ class MySQLRanges(Ranges):
         """Do both in one packet, if the range is finished as a whole and no detached message may be ready."""
         if not table.detached_ready:
             ids = table.engine.load_ids(params["ids"])
-            held: Params = {"token": params["held"], "number": len(ids), "sum": sum(ids), "now": params["now"]}
-            complete = [bound(cursor, table.statement("range_complete.by_token"), held), "set @tq_first = row_count()"]
-            completed, range = self._added(cursor, table, params | {"least": params["n"]}, complete)
+            values: Params = params | {"least": params["n"], "number": len(ids), "sum": sum(ids)}
+            completed, range = self._added(cursor, table, values, completes=True)
             if completed:
                 return None, None if range is None else self._read(cursor, table, range)
         done = self.complete(cursor, table, params | {"token": params["held"]})
@@ -71,7 +70,7 @@ class MySQLRanges(Ranges):
             values: Params = {**params, "id": id + 1, "start": start, "end": start + len(ids) - 1}
             values |= {"pieces": json.dumps(pieces), "ids": json.dumps(ids)}
             try:
-                together(cursor, [bound(cursor, statement, values) for statement in table.statements("range_pump")])
+                together(cursor, values, table.statements("range_pump"))
             except pymysql.IntegrityError as error:
                 if number_of(error) != ER.DUP_ENTRY:
                     raise  # else another session has moved them
@@ -99,25 +98,23 @@ class MySQLRanges(Ranges):
         return runs
 
     def _added(
-        self, cursor: Cursor, table: Table, params: Params, complete: Sequence[str] = ()
+        self, cursor: Cursor, table: Table, params: Params, *, completes: bool = False
     ) -> tuple[bool, Row | None]:
         """Add the next range, if `table.position` is a good guess, and it has enough messages; and return it.
 
-        Another session may add it first. Then add the one after that. In the same transaction the range before is
-        completed by `complete`, if it is given; else nothing is done. Return whether it was.
+        Another session may add it first. Then add the one after that. If it `completes`, the range that is held before
+        is completed in the same transaction; else nothing is done. Return whether it was.
         """
         runs = self._runs(cursor, table, table.position, params["n"])
         *_, (offset, low, high, first_offset) = runs
         values: Params = {"runs": json.dumps([run[:3] for run in runs]), "first_offset": first_offset}
         values |= {**params, "end": offset + high - low}
-        least = f"if(@tq_first, %(least)s, {LARGEST})" if complete else "%(least)s"
-        adding = bound(cursor, table.statement("range_claim.insert"), values, least=least)
-        finding = bound(cursor, table.statement("range_claim.find"), values)
         while True:
             try:
-                if not complete:
-                    return True, next(iter(sent(cursor, [adding, finding])[-1]), None)
-                *_, found, completed = together(cursor, [*complete, adding], [finding, "select @tq_first"])
+                if not completes:
+                    steps = [table.statement("range_claim.insert"), table.statement("range_claim.find")]
+                    return True, next(iter(sent(cursor, values, steps)[-1]), None)
+                *_, found, completed = together(cursor, values, *table.bound(_completing))
                 return bool(completed[0][0]), next(iter(found), None)
             except pymysql.IntegrityError as error:
                 if number_of(error) != ER.DUP_ENTRY:
@@ -141,7 +138,7 @@ class MySQLRanges(Ranges):
         statements = [*table.statements("range_wait"), *table.statements("range_note")]
         while True:
             try:
-                *_, ((in_progress,),) = together(cursor, [bound(cursor, one, params) for one in statements])
+                *_, ((in_progress,),) = together(cursor, params, statements)
             except pymysql.IntegrityError as error:
                 if number_of(error) != ER.DUP_ENTRY:
                     raise  # else another session has claimed meanwhile
@@ -156,7 +153,7 @@ class MySQLRanges(Ranges):
             before = ["set @tq_stays = true"]
             for table in params["tables"]:
                 last, _ = made(self._rows(cursor, table, "range_last", {}))
-                before += [bound(cursor, one, {"id": last}) for one in table.statements("range_stay")]
+                before += [put(one, id=str(last)) for one in table.statements("range_stay")]
             try:
                 dropped = self.topics.trim_after(cursor, topic, self._needed(cursor, params), before)
             except pymysql.IntegrityError as error:
@@ -257,10 +254,10 @@ class MySQLRanges(Ranges):
             steps = ("range_detach.forget", "range_detach.add", "range_expire")
             setting = [statement for step in steps for statement in table.statements(step)]
             names = {"id": "@tq_range", "ids": "@tq_ids"}
-            together(cursor, [
-                stored(bound(cursor, table.statement("range_expired.lock"), values), tq_range="max(id)"),
-                bound(cursor, "set @tq_ids = if(@tq_range is null, '[]', %(ids)s)", values),
-                *(bound(cursor, one, values, **names) for one in setting),
+            together(cursor, values, [
+                stored(table.statement("range_expired.lock"), tq_range="max(id)"),
+                "set @tq_ids = if(@tq_range is null, '[]', %(ids)s)",
+                *(put(one, **names) for one in setting),
             ])  # fmt: skip
             table.ready_after(min(ids, default=1) - 1)
         table.detached_ready = table.detached_ready or bool(expired)
@@ -283,6 +280,14 @@ class MySQLRanges(Ranges):
         self._run(cursor, table, "range_detach.add", values)
         table.detached_ready = True
         table.ready_after(min(ids) - 1)
+
+
+def _completing(table: Table) -> tuple[list[str], list[str]]:
+    """Return what completes the range under `held` and adds the next one, and what reads that one after the commit."""
+    complete = put(table.statement("range_complete.by_token"), token="%(held)s")
+    least = f"if(@tq_first, %(least)s, {LARGEST})"
+    add = put(table.statement("range_claim.insert"), least=least)
+    return [complete, "set @tq_first = row_count()", add], [table.statement("range_claim.find"), "select @tq_first"]
 
 
 def _pieces(runs: Sequence[Row], start: int, n: int) -> tuple[int, list[Piece]]:

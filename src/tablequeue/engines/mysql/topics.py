@@ -16,7 +16,7 @@ from pymysql.constants import ER
 
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.connection import atomic
-from tablequeue.engines.mysql.packets import bound, sent, together
+from tablequeue.engines.mysql.packets import put, sent, together
 from tablequeue.engines.mysql.pieces import Piece, divided_by, ids_in, pieces_of, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
@@ -103,20 +103,22 @@ class MySQLTopics(Topics):
         if monotonic() < table.next_close:
             return
         table.next_close = monotonic() + CLOSE_EVERY
-        versions, found = sent(cursor, [table.statement("close_holes.version"), table.statement("close_holes.find")])
+        versions, found = sent(
+            cursor, {}, [table.statement("close_holes.version"), table.statement("close_holes.find")]
+        )
         holes = pieces_of(found)
         if not versions or not holes:
             return
         dirty, looking = table.statement("close_holes.dirty"), divided_by(table.statement("close_holes.look"), holes)
-        looks = [one for divided in looking for one in (dirty, bound(cursor, divided, {}))]
+        looks = [one for divided in looking for one in (dirty, divided)]
         try:
-            rows = {row[0] for rows in sent(cursor, looks) for row in rows}
+            rows = {row[0] for rows in sent(cursor, {}, looks) for row in rows}
             dead = [hole for hole in holes if rows.isdisjoint(ids_in([hole]))]
             if dead:
                 first, closed = json.dumps([first_id for first_id, _ in dead]), json.dumps(ids_in(dead))
-                values: Params = {"version": versions[0][0], "ids": closed}
-                closing = [bound(cursor, statement, values) for statement in table.statements("close_holes.change")]
-                together(cursor, [*closing, bound(cursor, table.statement("close_holes.delete"), {"ids": first})])
+                values: Params = {"version": versions[0][0], "ids": closed, "rows": first}
+                deleting = put(table.statement("close_holes.delete"), ids="%(rows)s")
+                together(cursor, values, [*table.statements("close_holes.change"), deleting])
         except pymysql.Error as error:
             # A transaction has just filled one of them, or will. The others are closed the next time.
             if number_of(error) not in (ER.DUP_ENTRY, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK):
@@ -131,8 +133,8 @@ class MySQLTopics(Topics):
         Return how many were dropped; None if that was not so, or if another session has given offsets meanwhile.
         """
         look: Params = {"start": start, "n": TRIMMED + 1}
-        looks = [bound(cursor, table.statement(f"topic_trim.{one}"), look) for one in ("version", "find")]
-        versions, found = sent(cursor, looks)
+        looks = [table.statement(f"topic_trim.{one}") for one in ("version", "find")]
+        versions, found = sent(cursor, look, looks)
         if not found:
             return 0
         (_, _, highest), *runs = found
@@ -158,8 +160,8 @@ class MySQLTopics(Topics):
         steps = ["change", *(["closed"] if dropped < TRIMMED else []), "tell"]
         statements = [one for step in steps for one in table.statements(f"topic_trim.{step}")]
         version = "if(@tq_stays, %(version)s, null)"
-        trimming = [bound(cursor, one, values, version=version) for one in statements]
-        *_, ((was_first,),) = together(cursor, [*before, *trimming])
+        trimming = [put(one, version=version) for one in statements]
+        *_, ((was_first,),) = together(cursor, values, [*before, *trimming])
         return dropped if was_first else None
 
     def topic_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -180,8 +182,7 @@ class MySQLTopics(Topics):
 
     def _sequence(self, cursor: Cursor, table: Table, n: int) -> bool:
         """Give offsets. Return False if another session did, after this one had looked."""
-        looks = [bound(cursor, statement, {"n": n}) for statement in table.statements("sequence.look")]
-        versions, lasts, found, fresh = sent(cursor, looks)
+        versions, lasts, found, fresh = sent(cursor, {"n": n}, table.statements("sequence.look"))
         version, (first_offset, first_id, last_id, extends, highest) = made(versions)[0], made(lasts)
         holes = pieces_of(found)
         late = within(cursor, table.statement("sequence.late"), holes)
@@ -205,7 +206,7 @@ class MySQLTopics(Topics):
             "ids": json.dumps(filled),
             "pieces": json.dumps(rests),
         }
-        *_, told = together(cursor, [bound(cursor, statement, values) for statement in changes])
+        *_, told = together(cursor, values, changes)
         return bool(told[0][0])
 
 

@@ -21,7 +21,7 @@ from pymysql.constants import ER
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import in_turn
 from tablequeue.engines.mysql.fair import found, groups_of, rooms_of, within_room
-from tablequeue.engines.mysql.packets import bound, kept, sent, without_lock
+from tablequeue.engines.mysql.packets import kept, put, sent, without_lock
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.params import Params
 from tablequeue.engines.table import Table
@@ -151,8 +151,8 @@ def _looked(cursor: Cursor, table: Table, lock: str, params: Params) -> tuple[Se
     """Return what a statement would lock by what is committed, and by the newest rows."""
 
     def look(cursor: Cursor, table: Table, params: Params) -> tuple[Sequence[Row], list[Row]]:
-        statement = bound(cursor, without_lock(lock), params)
-        before, after = sent(cursor, [statement, *DIRTY, statement, "commit"])
+        statement = without_lock(lock)
+        before, after = sent(cursor, params, [statement, *DIRTY, statement, "commit"])
         return before, list(after)
 
     with cursor.beside(look, table, params) as rows:
@@ -273,23 +273,23 @@ def _pinned(cursor: Cursor, table: Table, params: Params) -> Offer:
     Offer them, and those of `rows` that may have been changed by the caller's transaction, which alone can lock them.
     """
     n, within = params["n"], params["rows"]
-    begin = [bound(cursor, table.statement("paused"), params), *DIRTY]
+    begin = [table.statement("paused"), *DIRTY]
     outside: list[Row] = []
     first: Sequence[Sequence[Row]] = ()
     if table.definition.fair:
         # Of the newest rows: a message that the caller's transaction has claimed has no turn any more.
-        first, begin = sent(cursor, begin), []
+        first, begin = sent(cursor, params, begin), []
         outside = _in_order(table, candidates(cursor, table, params, n))
     slots = json.dumps([[row[0], row[-1]] for row in outside])
     ids = {row[0]: row for row in within}
     packet = [
         *begin,
-        kept(bound(cursor, table.statement("claim_find.pin"), params | {"rows": slots})),
+        kept(table.statement("claim_find.pin")),
         "select @tq_n",
-        bound(cursor, table.statement("claim_find.pinned"), params, ids="coalesce(@tq_ids, '[]')"),
-        bound(cursor, table.statement("claim_find.newest"), params | {"ids": str([*ids])}),
+        put(table.statement("claim_find.pinned"), ids="coalesce(@tq_ids, '[]')"),
+        table.statement("claim_find.newest"),
     ]
-    answers: list[Any] = [*first, *sent(cursor, packet)]
+    answers: list[Any] = [*first, *sent(cursor, params | {"rows": slots, "ids": str([*ids])}, packet)]
     paused, ((number,),), pinned, ready = answers
     if paused:
         return Offer([])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from struct import pack
 from time import monotonic
@@ -14,7 +14,6 @@ from tablequeue.engines.messages import Messages
 from tablequeue.engines.operation import Effect, operation
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part, old_and_new
-from tablequeue.engines.plan import Ways
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.values import copy_field, copy_rows
 from tablequeue.engines.rows import Done
@@ -111,7 +110,15 @@ class PostgreSQLMessages(Notifying, Messages):
 
     @operation(Effect.WRITE)
     def complete_and_claim(self, cursor: Cursor, table: Table, params: Params) -> Done:
-        return table.plan.way(self.together)(self, cursor, table, params)
+        return table.bound(self._together)(cursor, table, params)
+
+    def _together(self, table: Table) -> Callable[[Cursor, Table, Params], Done]:
+        """Return how messages are completed, and others claimed, in one call."""
+        if table.definition.contended:
+            return self._complete_apart
+        if table.definition.limited:
+            return self._complete_before
+        return self._complete_in_turn if table.definition.fair else self._complete_above
 
     def _complete_apart(self, cursor: Cursor, table: Table, params: Params) -> Done:
         """Complete only: the claim locks rows that others need."""
@@ -161,16 +168,6 @@ class PostgreSQLMessages(Notifying, Messages):
             if len(completed) < params["number"]:
                 return completed, []
         return None, table.in_order(rows) if len(rows) > 1 else rows
-
-    together = Ways(
-        {
-            "contended": _complete_apart,
-            "limited": _complete_before,
-            "fair": _complete_in_turn,
-            "": _complete_above,
-        }
-    )
-    """How messages are completed, and others claimed, in one call."""
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.

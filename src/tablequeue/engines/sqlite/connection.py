@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from tablequeue import errors
@@ -67,7 +68,7 @@ class SQLiteConnection(RawConnection):
 
     def transact(self, work: Callable[[], T]) -> T:
         try:
-            result = self._turn.within(PATIENCE, lambda: super(SQLiteConnection, self).transact(work))
+            result = self._turn.within(PATIENCE, partial(super().transact, work))
         except TurnNotHad:
             result = self._out_of_turn(work)
         if self.flushes:

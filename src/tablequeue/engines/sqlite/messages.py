@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
+from tablequeue.engines.low_water import Claim
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.params import Params
 from tablequeue.engines.sqlite.connection import atomic
@@ -30,19 +32,14 @@ class SQLiteLimits(Limits):
 
     counts_places = True
 
-    def _limited(
-        self,
-        claim: Callable[[Cursor, Table, Params], list[Row]],
-        cursor: Cursor,
-        table: Table,
-        params: Params,
-        *,
-        removes: bool = False,
-    ) -> list[Row]:
-        if not table.definition.limited:
-            return claim(cursor, table, params)
-        within = self.claim_within(cursor, table, params, lambda params: claim(cursor, table, params), removes=removes)
-        return [*within]
+    def _limited(self, table: Table, claim: Claim, removes: bool = False) -> Claim:
+        """Return the claim within the limits of the queue, if it has some."""
+
+        def within(cursor: Cursor, table: Table, params: Params) -> list[Row]:
+            some = partial(claim, cursor, table)
+            return [*self.claim_within(cursor, table, params, some, removes=removes)]
+
+        return within if table.definition.limited else claim
 
 
 class SQLiteMessages(SQLiteLimits, Messages):
@@ -58,11 +55,14 @@ class SQLiteMessages(SQLiteLimits, Messages):
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})
 
-    def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._limited(super()._claim, cursor, table, params)
+    def _in_order(self, table: Table, claim: Claim) -> Claim:
+        return super()._in_order(table, self._limited(table, claim, removes=claim == self._take))
 
     def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._limited(super().claim_run, cursor, table, params)
+        return table.bound(self._limited, super().claim_run)(cursor, table, params)
+
+    def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return super().take(cursor, table, at_one_time(cursor, table, params))
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         expired = super().expire(cursor, table, at_one_time(cursor, table, params))
@@ -70,9 +70,6 @@ class SQLiteMessages(SQLiteLimits, Messages):
             # A trigger has made the next messages the heads of their groups: scheduled if they have a due time.
             expired += self.sweep(cursor, table, params | {"max_attempts": table.definition.max_attempts})
         return expired
-
-    def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._limited(super()._take, cursor, table, at_one_time(cursor, table, params), removes=True)
 
     def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Do nothing: each claim counts all messages in progress."""
@@ -111,8 +108,8 @@ def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:
 class SQLiteStreams(SQLiteLimits, Streams):
     fair = SQLiteFair()
 
-    def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._limited(super()._claim_stream, cursor, table, params)
+    def _in_order(self, table: Table) -> Claim:
+        return self.fair.in_order(table, self._limited(table, self._claim_stream))
 
 
 class SQLiteStaging(Staging):
