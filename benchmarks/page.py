@@ -20,8 +20,8 @@ PLOTS = DOCS / "performance"
 
 # In the order of the page.
 WORKLOADS = (
-    "one_by_one", "bulk", "cost", "topics", "held_snapshot", "contention", "fan_in", "backlog", "crowd", "sizes",
-    "spark", "spark_lakes", "spark_tables", "spark_cluster", "workers", "idle", "lateness", "sqs",
+    "one_by_one", "bulk", "side_by_side", "cost", "topics", "held_snapshot", "contention", "fan_in", "backlog", "crowd",
+    "sizes", "spark", "spark_lakes", "spark_tables", "spark_cluster", "workers", "idle", "lateness", "sqs",
 )  # fmt: skip
 
 HEAD = """# Performance

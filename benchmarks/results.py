@@ -22,6 +22,7 @@ OURS = "tablequeue"
 # Units in which less is better.
 LESS = (
     "ms", "s", "statements/min", "% of a core", "bytes/message", "commits/message", "statements/message", "ms/message",
+    "µs/message",
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ def test_they_deliver_everything_once(kind: Kind, place: Place) -> None:
         place.execute(f"create schema {place.schema}")
         url = str(sa.make_url(url).update_query_dict({"options": f"-csearch_path={place.schema}"}))
     made: list[Contender] = [Tablequeue(url), Tablequeue(url, 7), Apart(url), bare(url), bare(url, 7)]
+    made.append(bare(url, 3, history="none"))
     if kind.name == "postgresql":
         made.append(BareCopy(url, 25))
     with closing(made) as contenders:

@@ -28,10 +28,12 @@ _PLAIN |= {"producer": "bare", "priority": 0, "within": False}
 class Bare(Contender):
     """In bulk, it pushes, claims and completes `batch` messages at a time."""
 
-    def __init__(self, url: str, batch: int = 1) -> None:
+    def __init__(self, url: str, batch: int = 1, **options: Any) -> None:
         self.name = BARE if batch == 1 else f"{BARE} by {batch:,}"
         self._database = tablequeue.connect(url)
-        queue = self._database.create_queue(f"bare_{batch}", payload="text")
+        queue = self._database.create_queue(
+            "_".join(["bare", str(batch), *options.values()]), payload="text", **options
+        )
         proxy = self._database.engine.raw_connection()
         proxy.detach()
         self._held = context_of(queue).engine.adopt(proxy.dbapi_connection)
@@ -132,8 +134,8 @@ class BareCopy(BarePostgreSQL):
 class BareSQLite(Bare):
     """Uses SQLite's own flushes, each within its commit."""
 
-    def __init__(self, url: str, batch: int = 1) -> None:
-        super().__init__(url, batch)
+    def __init__(self, url: str, batch: int = 1, **options: Any) -> None:
+        super().__init__(url, batch, **options)
         self._cursor.execute("pragma synchronous = full")
 
     def _push_batch(self, payloads: Sequence[str]) -> None:
@@ -153,5 +155,6 @@ class BareSQLite(Bare):
 BY_ENGINE = {"postgresql": BarePostgreSQL, "sqlite": BareSQLite}
 
 
-def bare(url: str, batch: int = 1) -> Bare:
-    return BY_ENGINE[sa.make_url(url).get_backend_name()](url, batch)
+def bare(url: str, batch: int = 1, **options: Any) -> Bare:
+    """Return the bare driver on a queue with these options."""
+    return BY_ENGINE[sa.make_url(url).get_backend_name()](url, batch, **options)
