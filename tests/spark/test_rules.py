@@ -24,6 +24,7 @@ from tablequeue.observe.metrics import text
 from tablequeue.spark.pipeline import (
     ForeachBatch,
     FromQueue,
+    FromSpark,
     FromTopic,
     Pipeline,
     ToParquet,
@@ -166,6 +167,24 @@ def test_without_rejects_a_message_that_does_not_fit_stops_a_stage_of_a_topic(
     pipeline.stage(source, ToParquet(f"{tmp_path}/lake"), name="keep")(lambda orders: orders.select("total"))
     error = refuses(PipelineFailed, run, pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
     assert "Message 4 does not fit the schema of the payload: customer is null or missing" in error.cause
+
+
+def test_a_row_without_a_payload_is_rejected_as_json(spark: Any, small: Database, tmp_path: Path) -> None:
+    small.create_topic("rejected", payload="text").subscribe("all")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one").write_text("a\n")
+    pipeline, source = shop(small), FromSpark(lambda spark: spark.readStream.text(f"{tmp_path}/texts"))
+    declared = pipeline.stage(
+        source,
+        ToParquet(f"{tmp_path}/lake"),
+        name="keep",
+        expect={"it is": "payload <> ''"},
+        rejects=ToTopic("rejected"),
+    )
+    declared(lambda texts: texts.select("value", f.lit(None).cast("string").alias("payload")))
+    run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    ((payload, headers),) = rejected(small)
+    assert (payload, headers["rule"]) == ('{"value":"a"}', "it is")
 
 
 def test_what_a_stage_cannot_do_is_refused(spark: Any, small: Database, tmp_path: Path) -> None:

@@ -20,13 +20,15 @@ REJECTED = "tablequeue_rejected"
 
 
 def message(rows: DataFrame, stage: str, **headers: Column) -> Column:
-    """Return the rejected message of a row: its column payload, or else the row as JSON, with headers."""
+    """Return the rejected message of a row: its column payload, or if that is null or missing the row as JSON, with
+    headers."""
     kinds = {field.name: field.dataType for field in rows.schema.fields}
-    has_payload = isinstance(kinds.get("payload"), StringType | BinaryType)
-    payload = f.col("payload") if has_payload else f.to_json(f.struct(*map(column, kinds)))
+    payload = f.to_json(f.struct(*map(column, kinds))).cast("binary")
+    if isinstance(kinds.get("payload"), StringType | BinaryType):
+        payload = f.coalesce(f.col("payload").cast("binary"), payload)
     named = {"stage": f.lit(stage), **headers} | ({"id": f.col("id")} if "id" in kinds else {})
     told = f.to_json(f.struct(*(value.alias(name) for name, value in named.items())))
-    return f.struct(payload.cast("binary").alias("payload"), told.alias("headers"))
+    return f.struct(payload.alias("payload"), told.alias("headers"))
 
 
 def united(rows: DataFrame, unfitting: DataFrame, stage: str) -> DataFrame:
