@@ -84,7 +84,8 @@ def test_what_runs_in_autocommit(name: str) -> None:
 def files_of(name: str) -> list[Path]:
     """The files of an engine, and those that engines share."""
     engines = Path(inspect.getfile(Part)).parent
-    return sorted(file for folder in (engines, engines / name) for file in folder.glob("*/*.sql"))
+    every = sorted(file for folder in (engines, engines / name) for file in folder.glob("*/*.sql"))
+    return [file for file in every if file.name != "parameters.sql"]
 
 
 def statements_of(folder: str) -> dict[str, str]:
@@ -104,6 +105,17 @@ def test_each_file_is_a_subject_with_named_texts(name: str) -> None:
             named = re.findall(r"(?m)^-- name: (.*)", f"-- name: {text}")
             assert all(re.fullmatch(r"\w+(\.\w+)?", one) for one in named), f"{file}: {named}"
             assert {one.partition(".")[0] for one in named} == {named[0]}, f"{file}: sections are in their text"
+
+
+def test_each_purpose_is_that_of_texts() -> None:
+    """It is said once, and stands at the head of each text of its name."""
+    purposes = Path(inspect.getfile(Part)).parent.joinpath("purposes.sql").read_text("utf-8")
+    named = re.findall(r"(?m)^-- ([\w.]+): (.*)", purposes)
+    assert len(named) == len(dict(named))
+    assert len(named) > 100
+    for name, first in named:
+        texts = [texts_in(engine, "sql").get(name, "") for engine in FOLDERS]
+        assert [text.startswith(f"-- {first}\n") for text in texts if text].count(True) >= 2, name
 
 
 def test_a_name_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,12 @@ class EngineBase(Words):
         text = listed(sql_text(self.name, operation), expressions)
         if isinstance(table, Table):
             text = "\n".join(chosen(text, table.plan.met))
-        return f"{self.filled_in(text, {**words, **instead}, table)}\n"
+        words = {**words, **instead}
+        return f"{self.declared(self.filled_in(text, words, table), words)}\n"
+
+    def declared(self, text: str, words: Mapping[str, str]) -> str:
+        """Return the text with the declarations of its parameters, if the database has variables for them."""
+        return text
 
     def filled_in(self, text: str, words: Mapping[str, str], table: Statements) -> str:
         """Return the text with its `{words}`, and with the parts that it names."""

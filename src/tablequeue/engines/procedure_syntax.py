@@ -21,6 +21,8 @@ class ProcedureSyntax(NamedTuple):
     """The schema in the printed text if none is named; None: that of the session that runs it."""
     kinds: tuple[str, ...] = ("queue",)
     """The kinds of definitions that have procedures."""
+    between: str = "\n\n"
+    """The text between two procedures."""
     dropped_first: tuple[str, ...] = ()
     """The dialects that cannot replace a procedure: it is dropped first, and the rights on it are lost."""
     words: Mapping[str, str] = MappingProxyType({})

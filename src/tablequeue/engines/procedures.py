@@ -60,7 +60,7 @@ def procedures(engine: EngineBase, table: Table) -> str:
     )
     dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""
     made = (_rendered(engine, file, table) for file in files)
-    return "\n\n".join(filter(None, [dropped, before, *made, after]))
+    return syntax.between.join(filter(None, [dropped, before, *made, after]))
 
 
 def check(table: Table) -> None:

@@ -57,14 +57,26 @@ def texts_in(engine: str, folder: str) -> Mapping[str, str]:
     """Return the texts of an engine in the `.sql` files of a folder, by name: its own, and those that engines share.
 
     A line `-- name: claim` begins a text, and `-- name: claim.read` a section of it, which the text `claim` has too.
+    The header of an operation begins with its purpose, which `purposes.sql` has for all engines.
     """
     texts: dict[str, str] = {}
+    purposes = _purposes() if folder == "sql" else {}
     for name, text in {**_texts_of(folder), **_texts_of(engine, folder)}.items():
-        texts[name] = text
+        texts[name] = purposes.get(name, "") + text
         whole = name.partition(".")[0]
         if whole != name:
             texts[whole] += f"\n{text}"
     return {name: text.strip("\n") + "\n" for name, text in texts.items()}
+
+
+@cache
+def _purposes() -> Mapping[str, str]:
+    """Return the first lines of headers, by the names of the texts: what each does on every database."""
+    text = resources.files("tablequeue.engines").joinpath("purposes.sql").read_text("utf-8")
+    return {
+        name: f"-- {lines.replace('--   ', '-- ')}\n"
+        for name, lines in re.findall(r"(?m)^-- ([\w.]+): (.*(?:\n--   .*)*)", text)
+    }
 
 
 def _texts_of(*folder: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -42,6 +42,7 @@ from tablequeue.engines.mssql.refusals import (
 )
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
+from tablequeue.engines.mssql.variables import declared
 from tablequeue.engines.procedure_syntax import ProcedureSyntax
 from tablequeue.engines.table import Table
 from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
@@ -187,6 +188,7 @@ class SQLServer(Engine):
     procedure_syntax = ProcedureSyntax(
         "@p_{}",
         partial(quoted_role, "[]"),
+        between="\ngo\n\n",
         words={"of_inserted": "", "of_deleted": ""},
         kept=kept,
         there=THERE,
@@ -265,6 +267,9 @@ class SQLServer(Engine):
 
     def unpaused(self, table: Table, moment: str | None = "@now") -> str:
         return super().unpaused(table, moment)
+
+    def declared(self, text: str, words: Mapping[str, str]) -> str:
+        return declared(text, words)
 
     def split(self, text: str) -> list[str]:
         return batches_in(text)

@@ -7,18 +7,14 @@ delete from {batch_counts} where batch_id in (select id from {batches} where que
 delete from {batches} where queue = '{table}';
 
 -- name: count_batch
--- Count the messages that this transaction adds to the batch :batch_id.
 -- Locks: none that another transaction waits for, on SQLite the database. A crash before the commit leaves nothing.
 insert into {batch_counts} (batch_id, pushed, cancelled) values (:batch_id, :pushed, 0);
 
 -- name: find_batch
--- The table of the queue of the batch :id. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select queue from {batches} where id = :id;
 
 -- name: open_batches
--- Up to :n open batches of the queue with ids above :after, in order of ids: what each does about dead letters, whether
--- its callback for them is still to be pushed; whether messages of it wait or are in progress, whether it has dead
--- letters, and, if these cancel the others, whether one was not told yet.
 -- Indexes: tq__batches_open, on MariaDB and MySQL open_in; {table}__batch, with a few looks for each batch. Locks:
 -- none.
 select
@@ -44,17 +40,14 @@ from (
 order by batch.id;
 
 -- name: lock_batch
--- What the open batch :id pushes: when it ends, and when it has a dead letter. No row if another transaction has it.
 -- Index: the primary key. Locks: the row, until the transaction ends; a locked one is skipped.
 select then_push, failed_push from {batches} where id = :id and open_in = '{table}' for update skip locked;
 
 -- name: note_failed
--- Note that the callback for dead letters of the batch :id, whose row is locked, is pushed in this transaction.
 -- Index: the primary key. A crash before the commit leaves neither.
 update {batches} set failed_at = {now} where id = :id;
 
 -- name: end_batch
--- End the batch :id, whose row is locked, with its final numbers; its callback is pushed in this transaction.
 -- Indexes: the primary key, tq__batch_counts_batch, on MariaDB and MySQL batch_id. A crash before the commit leaves it
 -- open.
 update {batches}
@@ -63,7 +56,6 @@ where id = :id;
 delete from {batch_counts} where batch_id = :id;
 
 -- name: batch_progress
--- The numbers of the batch :id.
 -- Indexes: the primary key, tq__batch_counts_batch, on MariaDB and MySQL batch_id; {table}__batch, all of the batch.
 -- Locks: none.
 select
@@ -72,7 +64,6 @@ from {batches} as batch
 where batch.id = :id;
 
 -- name: batches_progress
--- Up to :n open batches of the queue with ids above :after, in order of ids, each with its numbers.
 -- Indexes: tq__batches_open, tq__batch_counts_batch, on MariaDB and MySQL open_in, batch_id; {table}__batch, all of
 -- each batch. Locks: none.
 select
@@ -87,7 +78,6 @@ from (
 order by batch.id;
 
 -- name: batch_results
--- Up to :n results of messages of the batch :id with ids above :after, in order of ids.
 -- Index: {table}__results_batch, on MariaDB and MySQL results_batch. Locks: none.
 select id, result from {results}
 where batch_id = :id and id > :after
@@ -95,12 +85,10 @@ order by id
 limit :n;
 
 -- name: stats_batches
--- How many batches of the queue are open, up to 100,000.
 -- Index: tq__batches_open, on MariaDB and MySQL open_in. Locks: none.
 select count(*) from (select 1 from {batches} where open_in = '{table}' limit 100000) as few;
 
 -- name: uncancelled
--- Up to :n messages of the batch :id that were not told to stop; dead letters if :dead is 1.
 -- Index: {table}__batch. Locks: none.
 select id from {queue}
 where batch_id = :id and cancelled_at is null and (state <> 'dead' or :dead = 1)

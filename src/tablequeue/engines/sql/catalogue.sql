@@ -1,7 +1,7 @@
 -- The catalogue of queues, its entries, and pauses.
 
 -- name: lookup
--- Read the definition and the schema version of a queue. Index: the primary key.
+-- Index: the primary key.
 select definition, schema_version from {catalogue} where name = :name;
 
 -- name: names
@@ -29,13 +29,10 @@ insert into {catalogue} (name, definition, schema_version, created_at)
 values (:name, :definition, :schema_version, {now});
 
 -- name: redefine
--- Enter another definition of a queue in the catalogue, under the creators' lock. A crash leaves the old one.
+-- A crash leaves the old one.
 update {catalogue} set definition = :definition where name = :name;
 
 -- name: rename
--- Give a queue another name in the catalogue, and its definition. Its tables keep their names, so whoever has it open
--- goes on. Under the creators' lock. A topic and its subscriptions are renamed in one transaction: a crash leaves all
--- or nothing.
 update {catalogue} set name = :new_name, definition = :definition where name = :name;
 
 -- name: resume
@@ -52,5 +49,4 @@ delete from {catalogue} where name = :name;
 select until from {paused} where name = '{table}' and until > {now};
 
 -- name: set_version
--- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update {catalogue} set schema_version = :schema_version where name = :name;

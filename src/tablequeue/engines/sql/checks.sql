@@ -1,5 +1,5 @@
 -- Checks of `doctor`, and the state of the database and of connections.
 
 -- name: read_clock
--- The database's clock. Locks: none.
+-- Locks: none.
 select {now};

@@ -1,11 +1,9 @@
 -- The tables of a queue: create and drop.
 
 -- name: create_expiry
--- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
 create index if not exists {table}__expires on {queue} (expires_at) where {waiting};
 
 -- name: create_expired
--- What the history of such a queue has in addition: an index by which stats counts the expired messages.
 create index if not exists {table}__expired on {history} (finished_at) where outcome = 'expired';
 
 -- name: drop

@@ -1,8 +1,7 @@
 -- Dependencies: messages that wait until others have left their queues.
 
 -- name: drop_dependencies
--- Forget what the messages of a queue that is dropped wait for. In one transaction with the queue; on MariaDB and MySQL
--- a crash before the end leaves rows that nothing reads.
+-- In one transaction with the queue; on MariaDB and MySQL a crash before the end leaves rows that nothing reads.
 delete from {dependencies} where queue = '{table}';
 
 -- name: add_dependencies
@@ -12,22 +11,18 @@ insert into {dependencies} (queue, message, on_table, on_id, on_dead, delay, due
 values ('{table}', :message, :on_table, :on_id, :on_dead, :delay, :due);
 
 -- name: awaited_tables
--- The tables for whose messages those of the queue wait, and '' if there is a head.
 -- Index: tq__dependencies_queue, on MariaDB and MySQL queue. Locks: none.
 select distinct on_table from {dependencies} where queue = '{table}';
 
 -- name: is_awaited
--- Whether messages of any queue wait for those of this one.
 -- Index: tq__dependencies_on, on MariaDB and MySQL on_table. Locks: none.
 select 1 from {dependencies} where on_table = '{table}' limit 1;
 
 -- name: orphaned_dependencies
--- Up to :n rows about messages of :on_table, which was dropped.
 -- Index: tq__dependencies_queue, on MariaDB and MySQL queue. Locks: none.
 select id from {dependencies} where queue = '{table}' and on_table = :on_table limit :n;
 
 -- name: freed_heads
--- Up to :n heads of messages that wait for nothing any more.
 -- Indexes: tq__dependencies_queue, tq__dependencies_message, on MariaDB and MySQL queue, message. Locks: none.
 select head.id from {dependencies} as head
 where head.queue = '{table}' and head.on_table = '' and not exists (

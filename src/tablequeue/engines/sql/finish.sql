@@ -1,7 +1,6 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
 -- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
 -- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
 -- [batches]
 insert into {results} (id, batch_id, result) values (:id, :batch_id, :result);
@@ -10,5 +9,5 @@ insert into {results} (id, result) values (:id, :result);
 -- [end]
 
 -- name: result
--- Return the result of the message :id. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select result from {results} where id = :id;

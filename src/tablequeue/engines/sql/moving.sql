@@ -1,12 +1,11 @@
 -- Moves of messages to another queue, and between databases.
 
 -- name: busy_groups
--- The groups that have a message in progress: what is behind it stays.
 -- Index: {table}__in_progress. Locks: none.
 select distinct group_key from {queue} where state = 'in_progress';
 
 -- name: aside
--- The first :n messages that were set aside, with ids above :after. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select
     {live_columns without lease_until finished_at}, token, expires_at
 from {moving}

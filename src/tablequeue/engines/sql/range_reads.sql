@@ -1,8 +1,6 @@
 -- Reads of a subscription: its ranges of the log, and the messages in them.
 
 -- name: range_finished_bounds
--- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
--- messages of the subscription's history that were: no other id has such a message.
 -- For `+ 0` see finished_bounds.
 -- Indexes: the primary keys, {table}__finished; all ranges are read. Locks: none.
 select min(low), max(high)

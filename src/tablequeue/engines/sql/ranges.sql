@@ -7,9 +7,7 @@ delete from {ranges}
 where last_offset < :start and lease_until is null and id < (select max(id) from {ranges});
 
 -- name: range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: {table}__lease, those of the states; one entry of each.
--- Locks: none.
+-- Indexes: {table}__lease, those of the states; one entry of each. Locks: none.
 select
     exists (select 1 from {ranges} where lease_until <= {now}),
     exists (select 1 from {queue} where state = 'scheduled' and due_at <= {now})

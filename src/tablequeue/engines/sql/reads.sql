@@ -1,7 +1,7 @@
 -- Reads of a queue and of its history.
 
 -- name: peek
--- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__{state}. Locks: none.
+-- Index: {table}__{state}. Locks: none.
 select
     {live_columns}
 from {queue}
@@ -10,14 +10,14 @@ order by id
 limit :n;
 
 -- name: find
--- One message of the queue, whatever its state. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select
     {live_columns}
 from {queue}
 where id = :id;
 
 -- name: history
--- The last :n finished messages with ids from :low to :high, highest id first. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select
     {history_columns}
 from {history}
@@ -26,11 +26,10 @@ order by id desc
 limit :n;
 
 -- name: history_bounds
--- The lowest and the highest id in the history. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select (select min(id) from {history}), (select max(id) from {history});
 
 -- name: live
--- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
 -- Index: the primary key. Locks: none.
 select
     {live_columns}
@@ -40,12 +39,11 @@ order by id desc
 limit :n;
 
 -- name: live_bounds
--- The lowest and the highest id of the messages in a queue. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select (select min(id) from {queue}), (select max(id) from {queue});
 
 -- name: finished
--- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
--- highest first. Indexes: the primary key, {table}__finished. Locks: none.
+-- Indexes: the primary key, {table}__finished. Locks: none.
 select
     {history_columns}
 from {history}
@@ -54,7 +52,6 @@ order by id desc
 limit :n;
 
 -- name: finished_bounds
--- The lowest and the highest id of the messages that were finished from :since on and before :until.
 -- Without `+ 0` PostgreSQL reads the history by id from both ends, until it finds such a message.
 -- Index: {table}__finished, for all of them. Locks: none.
 select min(id + 0), max(id + 0)
@@ -62,8 +59,6 @@ from {history}
 where finished_at >= :since and finished_at < :until;
 
 -- name: holding
--- The consumers that hold messages: how many, when each claimed the first and the last of them, and when the last lease
--- of it ends. Of a range of a topic's log all messages count until it is finished.
 -- Indexes: {table}__in_progress, on MariaDB and MySQL {table}__state; {table}__lease. Locks: none.
 select
     consumer,

@@ -11,17 +11,16 @@ drop table if exists {moving};
 drop table if exists {moved};
 
 -- name: writer_last
--- Read the number of the last batch of the writer :writer. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select batch from {writers} where writer = :writer;
 
 -- name: stream_open
--- Begin a new run of the stream :stream, which fences the run before it. Index: the primary key.
--- Locks: the row, on SQLite the database. A crash before the commit leaves the run before as it was.
+-- Index: the primary key. Locks: the row, on SQLite the database.
+-- A crash before the commit leaves the run before as it was.
 insert into {streams} (stream, epoch) values (:stream, 1)
 on conflict (stream) do update set epoch = {table}__streams.epoch + 1;
 
 -- name: stream_lock
--- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
 -- Index: the primary key. Locks: the row.
 select epoch, batch, completed, token, failures
 from {streams}
@@ -29,8 +28,6 @@ where stream = :stream
 for update;
 
 -- name: stream_set
--- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
--- completed.
 -- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
 update {streams}
 set batch = :batch,

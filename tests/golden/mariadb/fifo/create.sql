@@ -8,10 +8,10 @@ set session wait_timeout =
     /*M!100300 if(@@idle_transaction_timeout between 1 and 30, @@idle_transaction_timeout, */ 30 /*M!100300 ) */;
 select get_lock(concat('tablequeue.', md5(coalesce(database(), ''))), 60);
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
--- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
--- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- The identity of the database, in one row: see renew_identity.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the
+-- tables whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions:
+-- nothing new gets a table of such a name, so a process that has a dropped queue open reaches no other one. The
+-- identity of the database, in one row: see renew_identity.
 -- Under the creator's lock. Like every DDL it commits by itself; the catalogue comes last, so a
 -- crash leaves it whole, or none.
 create table if not exists tq__identity (
@@ -37,13 +37,13 @@ create table if not exists tq_queues (
 insert into tq__dropped (name) values ('tq_emails');
 delete from tq__dropped where name = 'tq_emails';
 
--- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
--- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
--- the order of their ids. A claim changes one index entry.
--- Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation of both servers does so.
--- JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an object.
--- Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but has a
--- comment with the name of its queue. The next create drops it (`leftovers`) and begins again.
+-- A queue's table.
+-- There are no partial indexes here, so one index has all states: sweep_at is the time at which a message in it must be
+-- looked at (due, or its lease expired), and null where there is none, so that those are in the order of their ids. A
+-- claim changes one index entry. Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation
+-- of both servers does so. JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an
+-- object. Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but
+-- has a comment with the name of its queue. The next create drops it (`leftovers`) and begins again.
 create table tq_emails (
     id bigint not null auto_increment primary key,
     state enum('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
@@ -81,8 +81,8 @@ create table tq_emails__live_keys (
     id bigint not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: live_keys of tq_emails';
 
--- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
--- its token fences the completion.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not
+-- completed (yet); its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table tq_emails_history (

@@ -6,8 +6,8 @@
 -- locks no gap at REPEATABLE READ. This script does not: run it at READ COMMITTED.
 -- The procedure tq_emails_take does all of it: see `tablequeue sql procedures`.
 
--- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
--- queue keeps no history, delete them.
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the queue
+-- keeps no history, delete them.
 -- Index: tq_emails__state, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
 -- rollback puts all of them back, a crash before the commit too.
 select

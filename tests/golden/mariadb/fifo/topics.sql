@@ -1,6 +1,7 @@
 -- create_ranges
--- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
--- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim
+-- begins after the last one. The first row has no messages: it says where the subscription begins, and so does that
+-- of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
 -- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
 -- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
@@ -61,9 +62,10 @@ create table tq_events__holes (
 insert into tq_events__holes (first_id, last_id, seen_at) values (0, -1, utc_timestamp(6));
 
 -- create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. A row
--- that closes a hole is no message; see close_holes.
--- DELIMITER is for the client programs: there are semicolons inside the trigger.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered
+-- subscription needs it.
+-- A row that closes a hole is no message; see close_holes. DELIMITER is for the client programs: there are semicolons
+-- inside the trigger.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 delimiter //
 create trigger tq_events__grouped before insert on tq_events for each row
@@ -74,14 +76,16 @@ create trigger tq_events__grouped before insert on tq_events for each row
 delimiter ;
 
 -- drop_ranges
--- Drop the ranges of a subscription. It waits for transactions that use the table.
--- In one transaction with its queue: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
--- subscription before: a crash leaves a table that the next create of this name drops.
+-- Drop the ranges of a subscription.
+-- It waits for transactions that use the table. In one transaction with its queue: a crash leaves all or nothing. On
+-- MariaDB and MySQL, the catalogue forgot the subscription before: a crash leaves a table that the next create of this
+-- name drops.
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic
--- Drop the log of a topic; what was in it is gone. It waits for transactions that use the tables.
--- The catalogue forgot the topic before: a crash leaves tables that the next create of this name drops.
+-- Drop the log of a topic, with its messages.
+-- It waits for transactions that use the tables. The catalogue forgot the topic before: a crash leaves tables that the
+-- next create of this name drops.
 drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
 drop table if exists tq_events;
@@ -97,14 +101,13 @@ where write_id = :write and attempt in :attempts
 order by part, place;
 
 -- range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
--- Found, locked by their ids, deleted, as in purge. Those that are locked are asked again: a consumer may have had one
--- since it was found.
--- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
--- skipped, and range_remaining finds them. In one transaction with range_seek.
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset,
+-- because they are in the log; and those with an offset from :start on that the log still has, because they come
+-- again. With :force, the latter even if they are in progress: their leases end.
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more. Found,
+-- locked by their ids, deleted, as in purge. Those that are locked are asked again: a consumer may have had one since
+-- it was found. Indexes: the primary keys, runs by last_id; all detached messages are read.
+-- Locks: the rows; locked rows are skipped, and range_remaining finds them. In one transaction with range_seek.
 select id
 from tq_events__s1 as message force index (primary)
 where (:force or state <> 'in_progress') and (first_popped_at is null or exists (
@@ -178,7 +181,8 @@ from tq_events force index (primary)
 where id between :low and :high;
 
 -- range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
+-- Complete the range that is held under :token: all :number messages of it, which have this :sum of
+-- ids.
 -- The second statement is for a caller's transaction, which finds the :id first (range_id). By the token, it would lock
 -- the gap between two tokens under REPEATABLE READ, where the token of the next claim may belong.
 -- Indexes: tq_events__s1__token, the primary key. Locks: the row. A crash leaves it in progress until its lease expires.
@@ -227,8 +231,8 @@ on duplicate key update
     state = if(tq_events__s1.state = 'in_progress', tq_events__s1.state, values(state));
 
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are
+-- due or abandoned; and whether a detached message is ready.
 -- Indexes: tq_events__s1__lease, tq_events__s1__state; one entry of each. Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until <= coalesce(cast(:now as datetime(6)), utc_timestamp(6))),
@@ -237,8 +241,8 @@ select
     exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'ready');
 
 -- range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is
+-- forced. Their messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 select id
 from tq_events__s1__ranges force index (tq_events__s1__lease)
@@ -274,8 +278,8 @@ update tq_events__s1__ranges set lease_until = coalesce(cast(:now as datetime(6)
 select lease_until from tq_events__s1__ranges where id = :id;
 
 -- range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last
+-- range counts.
 -- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
 select
     log.id, log.payload, log.headers, case when held.id is null then 'ready' else 'in_progress' end as state,
@@ -305,10 +309,10 @@ where log.id = :id and log.pushed_at is not null and (
 );
 
 -- range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest
+-- id first: those that ranges finished (with :final only those that are not in progress any more), if the log still
+-- has them, and those of the history of the subscription. Messages that left a range have the time of the last ones
+-- that did. If a message was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys; all ranges are read. Locks: none.
 with spans as (
@@ -376,8 +380,8 @@ order by id desc
 limit :n;
 
 -- range_finished_bounds
--- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
--- messages of the subscription's history that were: no other id has such a message.
+-- The lowest and the highest id of the ranges that finished messages from :since on and before
+-- :until, and of the messages of the subscription's history that were: no other id has such a message.
 -- For `+ 0` see finished_bounds.
 -- Indexes: the primary keys, tq_events__s1__finished; all ranges are read. Locks: none.
 select min(low), max(high)
@@ -401,8 +405,8 @@ from (
 ) as bounds;
 
 -- range_floor
--- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and
+-- the one at which its next claim begins.
 -- Indexes: tq_events__s1__lease, the primary key. Locks: none.
 select
     (select min(first_offset) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null),
@@ -546,10 +550,11 @@ set left_ids = case when messages > :number then :left_ids end,
 where id = :id;
 
 -- range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. This changes the row that range_wait has added. It
--- gets the consumer also if nothing new was read: a range without a consumer is a seek.
--- Indexes: tq_events__s1__lease, the primary keys. Locks: the row.
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset
+-- :start. Nothing is noted while ranges are in progress, which are counted.
+-- This changes the row that range_wait has added. It gets the consumer also if nothing new was read: a range without a
+-- consumer is a seek. Indexes: tq_events__s1__lease, the primary keys.
+-- Locks: the row.
 update tq_events__s1__ranges as noted
 join (
     select count(*) as ranges from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null
@@ -610,8 +615,9 @@ from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_joi
 order by log.id;
 
 -- range_position
--- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
--- consumer, null of a seek. Index: the primary key. Locks: none.
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its
+-- number and its consumer, null of a seek.
+-- Index: the primary key. Locks: none.
 select last_offset + 1, id, consumer from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
@@ -673,8 +679,8 @@ order by id desc
 limit :n;
 
 -- range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
+-- How many ranges and detached messages a seek to :start has left where none may be: others have
+-- locked them, or they are in progress.
 -- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select count(*) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null and last_offset >= :start;
 select count(*)
@@ -688,15 +694,16 @@ where first_popped_at is null or exists (
     );
 
 -- range_seek
--- Let the next claim begin at :start. This changes the row that range_wait has added. Locks: the row.
+-- Let the next claim begin at :start.
+-- This changes the row that range_wait has added. Locks: the row.
 update tq_events__s1__ranges
 set first_offset = :start, last_offset = :start - 1, popped_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6))
 where id = last_insert_id();
 
 -- range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
+-- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished;
+-- and the age of the first one not claimed. What the last 100,000 ranges finished is counted. If there are more
+-- ranges, it is an estimate: as many messages as there are offsets from the first range on.
 -- The first statement finds the position :start, the :end of the offsets, and the :last_id that has one.
 -- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id. Locks: none.
 select
@@ -738,9 +745,9 @@ select
     );
 
 -- range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last
+-- one first: producer, consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished.
+-- Messages that left a range have the time of the last ones that did.
 -- Index: the primary keys. Locks: none.
 with spans as (
     select
@@ -865,14 +872,15 @@ select low, high, utc_timestamp(6) from json_table(:pieces, '$[*]' columns (low 
 select @tq_first;
 
 -- topic_bounds
--- The first offset of the log, and the one after the last. Index: the primary key of the runs. Locks: none.
+-- The first offset of the log, and the one after the last.
+-- Index: the primary key of the runs. Locks: none.
 select
     (select first_offset + 1 from tq_events__runs order by first_offset limit 1),
     (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1);
 
 -- topic_push
--- Push one message to the log. One statement in autocommit: one round trip. The id is the one that the driver gets back
--- with the answer.
+-- Push one message to the log.
+-- One statement in autocommit: one round trip. The id is the one that the driver gets back with the answer.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
 insert into tq_events (payload, headers, producer, group_key, pushed_at)
 values (:payload, :headers, :producer, :group, coalesce(cast(:now as datetime(6)), utc_timestamp(6)));
@@ -928,8 +936,8 @@ select
     );
 
 -- topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages.
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the
+-- log. Returns the producer, how many seconds ago, and the number of messages.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
 select producer, timestampdiff(microsecond, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6))) / 1e6 as ago, count(*) as pushed
 from (select producer, pushed_at from tq_events order by id desc limit :n) as newest

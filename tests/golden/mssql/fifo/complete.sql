@@ -1,7 +1,6 @@
 -- A variable that begins with @p_ is a parameter; with --values there are examples, for sqlcmd.
 
--- Complete the messages of the JSON array @p_ids that are held under @p_token: one statement moves them to the history, or
--- deletes them.
+-- Complete the messages of @p_ids that are held under @p_token: they move to the history, or are deleted.
 -- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
 -- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
 declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));

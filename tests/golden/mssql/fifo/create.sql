@@ -13,10 +13,10 @@ if @granted < 0
 
 go
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
--- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
--- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- The identity of the database, in one row: see renew_identity.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the
+-- tables whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions:
+-- nothing new gets a table of such a name, so a process that has a dropped queue open reaches no other one. The
+-- identity of the database, in one row: see renew_identity.
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq__identity', N'U') is null
     create table tq__identity (
@@ -50,26 +50,23 @@ delete from tq__dropped where name = 'tq_emails';
 
 go
 
--- A queue's table. Its clustered index depends on the order of the queue:
---   fifo, lifo, priority: clustered on the identity. Messages are stored in the order of their pushes, so that
---     neighbours are read and deleted together. A few consumers drain it fastest.
---   due: clustered on the due time (create_due), the order in which messages are claimed.
---   heap: no clustered index. Many consumers and producers spread over the pages, instead of waiting for the latch of
---     the first page and of the last one. A row is found by its RID.
--- A message is in exactly one of the five filtered indexes of the states; the ready one has the columns of the order.
--- The indexes are narrow, because only the claim reads the message itself. They include the column of the filter:
--- without it, a plan that tests or returns that column would look up every row. The ready index of lifo is ascending
--- and is read backwards: if it were descending, every push would split the first page.
--- A deduplication key is unique among the messages in the table: live ones and dead letters. Keys and groups are stored
--- as the UTF-16 bytes of their text. SQL Server pads text with spaces before it compares it, even under a binary
--- collation, so that N'a' and N'a ' would be one key. It pads bytes with zeros, and no key has a NUL.
--- convert(nvarchar(510), dedup_key) returns the text.
--- No lock escalation: a table lock would stop every consumer. Also, no statement changes more than 1,000 messages.
--- The name of a constraint begins with its kind: constraints and tables share one name space, and tq_emails_new may be
--- the table of a queue.
--- In the queue of a subscription each message has its id of the log, so there is no identity.
--- Every session that writes here needs the settings of filtered indexes; see session.
--- Runs in one transaction: a crash leaves nothing.
+-- A queue's table.
+-- Its clustered index depends on the order of the queue:   fifo, lifo, priority: clustered on the identity. Messages
+-- are stored in the order of their pushes, so that     neighbours are read and deleted together. A few consumers drain
+-- it fastest.   due: clustered on the due time (create_due), the order in which messages are claimed.   heap: no
+-- clustered index. Many consumers and producers spread over the pages, instead of waiting for the latch of     the
+-- first page and of the last one. A row is found by its RID. A message is in exactly one of the five filtered indexes
+-- of the states; the ready one has the columns of the order. The indexes are narrow, because only the claim reads the
+-- message itself. They include the column of the filter: without it, a plan that tests or returns that column would
+-- look up every row. The ready index of lifo is ascending and is read backwards: if it were descending, every push
+-- would split the first page. A deduplication key is unique among the messages in the table: live ones and dead
+-- letters. Keys and groups are stored as the UTF-16 bytes of their text. SQL Server pads text with spaces before it
+-- compares it, even under a binary collation, so that N'a' and N'a ' would be one key. It pads bytes with zeros, and no
+-- key has a NUL. convert(nvarchar(510), dedup_key) returns the text. No lock escalation: a table lock would stop every
+-- consumer. Also, no statement changes more than 1,000 messages. The name of a constraint begins with its kind:
+-- constraints and tables share one name space, and tq_emails_new may be the table of a queue. In the queue of a
+-- subscription each message has its id of the log, so there is no identity. Every session that writes here needs the
+-- settings of filtered indexes; see session. Runs in one transaction: a crash leaves nothing.
 create table tq_emails (
     id bigint identity (1, 1) not null constraint pk_tq_emails primary key clustered,
     state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_tq_emails__state default 'ready'
@@ -102,8 +99,8 @@ create unique index tq_emails__key on tq_emails (dedup_key) where dedup_key is n
 
 go
 
--- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
--- its token fences the completion.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not
+-- completed (yet); its token fences the completion.
 -- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
 -- Written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
 create table tq_emails_history (

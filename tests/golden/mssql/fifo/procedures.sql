@@ -1,6 +1,8 @@
--- tq_emails__due: make up to @p_n messages ready that are due. Returns their number. For tq_emails__sweep.
+-- Filtered indexes need these two settings, which a procedure keeps from its creation.
 set ansi_nulls, quoted_identifier on;
 go
+
+-- tq_emails__due: make up to @p_n messages ready that are due. Returns their number. For tq_emails__sweep.
 create or alter procedure tq_emails__due
     @p_n bigint,
     @p_now datetime2(6)
@@ -23,8 +25,6 @@ go
 
 -- tq_emails__expired: make up to @p_n abandoned messages ready, or dead letters. Returns their number. For
 -- tq_emails__sweep.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__expired
     @p_n bigint,
     @p_now datetime2(6)
@@ -91,8 +91,6 @@ go
 
 -- tq_emails__insert_each: the push of tq_emails_push_each, without its checks. @p_pushed is a JSON array of objects: the
 -- place of a row in @p_rows, from 0 on, and its id. A row whose key is taken has no id.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__insert_each
     @p_rows nvarchar(max),
     @p_producer nvarchar(max),
@@ -172,8 +170,6 @@ end;
 go
 
 -- tq_emails__outdated: delete from the history what is older than its retention. For tq_emails__sweep.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__outdated
     @p_now datetime2(6)
 as
@@ -194,8 +190,6 @@ end;
 go
 
 -- tq_emails__peek_blocked: the messages of tq_emails_peek that are blocked.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__peek_blocked
     @p_n bigint,
     @p_after bigint
@@ -215,8 +209,6 @@ end;
 go
 
 -- tq_emails__peek_dead: the messages of tq_emails_peek that are dead.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__peek_dead
     @p_n bigint,
     @p_after bigint
@@ -236,8 +228,6 @@ end;
 go
 
 -- tq_emails__peek_in_progress: the messages of tq_emails_peek that are in_progress.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__peek_in_progress
     @p_n bigint,
     @p_after bigint
@@ -257,8 +247,6 @@ end;
 go
 
 -- tq_emails__peek_ready: the messages of tq_emails_peek that are ready.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__peek_ready
     @p_n bigint,
     @p_after bigint
@@ -278,8 +266,6 @@ end;
 go
 
 -- tq_emails__peek_scheduled: the messages of tq_emails_peek that are scheduled.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__peek_scheduled
     @p_n bigint,
     @p_after bigint
@@ -302,8 +288,6 @@ go
 -- the last sweep of this session was less than @p_every milliseconds ago. For pop and take.
 -- In a caller's transaction, no other consumer can claim these messages until the commit. So there pop and take sweep
 -- only as many as they want, and else 1,000. The session remembers the time of its last sweep in its context.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__sweep
     @p_every bigint,
     @p_n bigint,
@@ -327,8 +311,6 @@ go
 -- tq_emails__cancel_held: the messages of the JSON array @p_ids that are held under @p_token, and were told to stop, end.
 -- If @p_token is null, those whose lease has expired. Returns their number. For tq_emails_fail, tq_emails_release and
 -- tq_emails__expired.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails__cancel_held
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
@@ -406,8 +388,6 @@ go
 -- @p_on_conflict 'skip' null, or with 'return' the id of that message. If two transactions push a key at the same
 -- moment, one of them may get error 2601 instead, and must be tried again.
 -- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_push
     @p_payload nvarchar(max),
     @p_headers nvarchar(max) = null,
@@ -513,8 +493,6 @@ go
 -- tq_emails_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers. Returns ids
 -- in that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_push_many
     @p_messages nvarchar(max),
     @p_headers nvarchar(max) = null,
@@ -605,8 +583,6 @@ go
 -- one, or with 'return' the id of the live message. If two transactions push a key at the same moment, one of them may
 -- get error 2601 instead, and must be tried again.
 -- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_push_each
     @p_messages nvarchar(max),
     @p_on_conflict varchar(20) = 'raise',
@@ -744,8 +720,6 @@ go
 -- whether each was told. A message that waits, or is a dead letter, leaves the queue. One in progress is told to stop:
 -- if it fails, is released, or loses its lease, it ends. If its consumer completes it, it is completed.
 -- Locks: the messages, until the transaction ends. A crash before the commit cancels none of them.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_cancel
     @p_ids nvarchar(max),
     @p_now datetime2(6) = null
@@ -796,8 +770,6 @@ go
 -- the token that finishes it. The lease is of @p_lease seconds (else 60.0); at most once there is none.
 -- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_pop
     @p_n bigint = 1,
     @p_consumer nvarchar(max) = null,
@@ -890,8 +862,6 @@ go
 -- are finished when the transaction commits.
 -- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_take
     @p_n bigint = 1,
     @p_consumer nvarchar(max) = null,
@@ -981,8 +951,6 @@ go
 -- ids.
 -- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_complete
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
@@ -1036,8 +1004,6 @@ go
 -- One that was told to stop is cancelled. At most once it stays lost. Error 51003 if the lease is lost.
 -- Locks: the message, until the transaction ends.
 -- A crash before the commit leaves the message in progress.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_fail
     @p_id bigint,
     @p_token uniqueidentifier,
@@ -1046,7 +1012,6 @@ create or alter procedure tq_emails_fail
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1152,8 +1117,6 @@ go
 -- their ids. They are ready after @p_delay seconds, and the attempt does not count; those that were told to stop end.
 -- Error 51003 if none is held.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_release
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
@@ -1206,8 +1169,6 @@ go
 
 -- tq_emails_extend: the lease on message @p_id, held under @p_token, ends @p_seconds (else 60.0) from now; for
 -- consumers. Returns that end. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_extend
     @p_id bigint,
     @p_token uniqueidentifier,
@@ -1250,13 +1211,10 @@ go
 
 -- tq_emails_stats: exact counts by state, the age in seconds of the first ready message, and how many are finished (null
 -- if the queue keeps no history); for observers.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_stats
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1293,15 +1251,12 @@ end;
 go
 
 -- tq_emails_peek: the first @p_n messages of a state with ids above @p_after, claiming none; for observers.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_peek
     @p_n bigint = 10,
     @p_state varchar(20) = 'ready',
     @p_after bigint = 0
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1318,15 +1273,12 @@ go
 
 -- tq_emails_read_history: the last @p_n finished messages with ids from @p_low to @p_high, highest id first; for
 -- observers. Not tq_emails_history, which is the table.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure tq_emails_read_history
     @p_n bigint = 10,
     @p_low bigint = 0,
     @p_high bigint = 9223372036854775807
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1342,4 +1294,3 @@ begin
     where id between @low and @high
     order by id desc;
 end;
-go

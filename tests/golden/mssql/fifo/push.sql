@@ -1,9 +1,10 @@
 -- A variable that begins with @p_ is a parameter; with --values there are examples, for sqlcmd.
 
--- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its @p_key.
--- Index: tq_emails__key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key
--- waits for another transaction that is pushing the same one. If two transactions look at the same moment, the unique
--- index refuses the second insert (error 2601), and messages.py returns that the key is taken.
+-- Push one message: it is ready, or scheduled if it is due later.
+-- Nothing is pushed if a live message has its @p_key. Index: tq_emails__key, for the key only. READCOMMITTEDLOCK: under
+-- READ_COMMITTED_SNAPSHOT too, the look at the key waits for another transaction that is pushing the same one. If two
+-- transactions look at the same moment, the unique index refuses the second insert (error 2601), and messages.py
+-- returns that the key is taken.
 -- A crash before the commit leaves nothing.
 declare @payload nvarchar(max) = cast(@p_payload as nvarchar(max));
 declare @headers nvarchar(max) = cast(@p_headers as nvarchar(max));

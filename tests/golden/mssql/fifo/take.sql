@@ -1,7 +1,8 @@
 -- A variable that begins with @p_ is a parameter; with --values there are examples, for sqlcmd.
 
--- Move up to @p_n ready messages to the history: finished, or under @p_token until they are completed. If the
--- queue keeps no history, delete them. One statement does it, and answers.
+-- Move up to @p_n ready messages to the history: finished, or under @p_token until they are completed. If the queue
+-- keeps no history, delete them.
+-- One statement does it, and answers.
 -- Index: tq_emails__ready, forced; it has the order, and the literals are its filter (see claim).
 -- Locks: the rows, until the transaction ends; locked rows are skipped by READPAST, or waited for where the queue is
 -- strict. A rollback puts all of them back, a crash before the commit too.

@@ -1,6 +1,7 @@
 -- create_ranges
--- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
--- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim
+-- begins after the last one. The first row has no messages: it says where the subscription begins, and so does that
+-- of a seek.
 -- A range with a lease_until is in progress. left_ids, a JSON array, are the messages that have left it, the last at
 -- finished_at: completed before the others; or detached, and in apart_ids, too. A range that is finished has no
 -- left_ids. When its lease expires, the messages that have not left it are detached, without being in apart_ids.
@@ -159,18 +160,21 @@ begin
 end;
 
 -- create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered
+-- subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
 alter table tq_events add constraint ck_tq_events__grouped check (group_key is not null);
 
 -- drop_ranges
--- Drop the ranges of a subscription. It waits for transactions that use the table.
--- In one transaction with its queue: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
--- subscription before: a crash leaves a table that the next create of this name drops.
+-- Drop the ranges of a subscription.
+-- It waits for transactions that use the table. In one transaction with its queue: a crash leaves all or nothing. On
+-- MariaDB and MySQL, the catalogue forgot the subscription before: a crash leaves a table that the next create of this
+-- name drops.
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic
--- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
+-- Drop the log of a topic, with its messages.
+-- In one transaction: a crash leaves all or nothing.
 drop procedure if exists tq_events__sequence;
 drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
@@ -183,9 +187,9 @@ drop table if exists tq_events;
 -- One transaction with writer_advance: a crash publishes none.
 declare @write varchar(255) = cast(:write as varchar(255));
 declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
-declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
 declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
 insert into @given (attempt)
 select distinct cast(entry.value as char(32))
 from openjson(@attempts) as entry;
@@ -197,13 +201,13 @@ order by part, place;
 select rowcount_big() as pushed;
 
 -- range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
--- 1,000 a statement; see create. Each is asked again when it is locked: a consumer may have had one since it was found.
--- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
--- skipped, and range_remaining finds them. In one transaction with range_seek.
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset,
+-- because they are in the log; and those with an offset from :start on that the log still has, because they come
+-- again. With :force, the latter even if they are in progress: their leases end.
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more. 1,000
+-- a statement; see create. Each is asked again when it is locked: a consumer may have had one since it was found.
+-- Indexes: the primary keys, runs by last_id; all detached messages are read.
+-- Locks: the rows; locked rows are skipped, and range_remaining finds them. In one transaction with range_seek.
 declare @start bigint = :start;
 declare @force bit = :force;
 declare @deleted bigint = 1000;
@@ -308,7 +312,8 @@ inner join tq_events as message with (forceseek, readcommittedlock) on message.i
 order by piece.first_offset, message.id;
 
 -- range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
+-- Complete the range that is held under :token: all :number messages of it, which have this :sum of
+-- ids.
 -- Index: tq_events__s1__token. Locks: the row. A crash leaves it in progress until its lease expires.
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @number bigint = :number;
@@ -331,11 +336,11 @@ where held.token = @token and held.lease_until is not null
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @attempts int = :attempts;
 declare @max_attempts int = :max_attempts;
 declare @delay float = cast(:delay as float);
 declare @error nvarchar(max) = cast(:error as nvarchar(max));
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @attempts int = :attempts;
 declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
     dateadd(minute, cast(floor(@delay / 60) as int), @now));
 declare @left table (
@@ -401,9 +406,10 @@ inner join tq_events__s1__ranges as held with (rowlock, forceseek) on held.id = 
 where held.token = @token and held.lease_until is not null;
 
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
--- Locks: none that lasts. READPAST passes over what others are finishing.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are
+-- due or abandoned; and whether a detached message is ready.
+-- Indexes: tq_events__s1__lease, those of the states; one entry of each. Locks: none that lasts. READPAST passes over what
+-- others are finishing.
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 select
     case
@@ -428,8 +434,8 @@ select
     end as ready;
 
 -- range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is
+-- forced. Their messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
@@ -555,8 +561,8 @@ where held.id in (select one.range_id from @found as one) and held.token = @toke
 select one.id, @until as lease_until from @found as one;
 
 -- range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last
+-- range counts.
 -- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
@@ -601,10 +607,10 @@ where @offset is null or @offset >= @position
     );
 
 -- range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest
+-- id first: those that ranges finished (with :final only those that are not in progress any more), if the log still
+-- has them, and those of the history of the subscription. Messages that left a range have the time of the last ones
+-- that did. If a message was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys; all ranges are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
@@ -706,8 +712,8 @@ where place = 1
 order by id desc;
 
 -- range_finished_bounds
--- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
--- messages of the subscription's history that were: no other id has such a message.
+-- The lowest and the highest id of the ranges that finished messages from :since on and before
+-- :until, and of the messages of the subscription's history that were: no other id has such a message.
 -- Indexes: the primary keys, tq_events__s1__finished; all ranges are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 declare @since datetime2(6) = cast(:since as datetime2(6));
@@ -743,8 +749,8 @@ from (
 ) as bounds;
 
 -- range_floor
--- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and
+-- the one at which its next claim begins.
 -- Indexes: tq_events__s1__lease, tq_events__s1__last. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it is refused
 -- (error 1222) while a transaction is finishing a range, which may be rolled back; topics.py says what then.
 select top (1)
@@ -1020,9 +1026,9 @@ cross apply (select count(*) as number from openjson(held.left_ids)) as gone
 where held.token = @token and held.lease_until is not null;
 
 -- range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. Indexes: tq_events__s1__last, tq_events__s1__lease.
--- Locks: range_wait comes before it, so that it sees the last claim.
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset
+-- :start. Nothing is noted while ranges are in progress, which are counted.
+-- Indexes: tq_events__s1__last, tq_events__s1__lease. Locks: range_wait comes before it, so that it sees the last claim.
 declare @start bigint = :start;
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @age float = cast(:age as float);
@@ -1157,8 +1163,9 @@ from (
 order by id;
 
 -- range_position
--- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
--- consumer, null of a seek. Index: tq_events__s1__last. Locks: none that lasts.
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its
+-- number and its consumer, null of a seek.
+-- Index: tq_events__s1__last. Locks: none that lasts.
 select top (1) last_offset + 1 as position, id, consumer
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
 order by id desc;
@@ -1231,8 +1238,8 @@ begin
 end;
 
 -- range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
+-- How many ranges and detached messages a seek to :start has left where none may be: others have
+-- locked them, or they are in progress.
 -- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all detached messages are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 declare @start bigint = :start;
@@ -1250,17 +1257,17 @@ select
     ) as remaining;
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. Index: none. Locks: the new row; range_wait comes before
--- it.
+-- Let the next claim begin at :start.
+-- The row has no messages. Index: none. Locks: the new row; range_wait comes before it.
 declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (@start, @start - 1, 0, 0, @now, @now);
 
 -- range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
+-- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished;
+-- and the age of the first one not claimed. What the last 100,000 ranges finished is counted. If there are more
+-- ranges, it is an estimate: as many messages as there are offsets from the first range on.
 -- Indexes: tq_events__s1__last, tq_events__s1__lease, the primary keys.
 -- Locks: none under READ_COMMITTED_SNAPSHOT, but for the two READCOMMITTEDLOCK that wait for a claim. Without that
 -- option it waits for transactions that finish messages. READPAST passes over messages in flight.
@@ -1326,9 +1333,9 @@ select
     ) as oldest_age;
 
 -- range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last
+-- one first: producer, consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished.
+-- Messages that left a range have the time of the last ones that did.
 -- Indexes: the primary keys.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
@@ -1509,8 +1516,9 @@ if @granted < 0
     throw 51000, N'tablequeue: other sessions are sequencing this topic', 1;
 
 -- topic_bounds
--- The first offset of the log, and the one after the last. Index: the primary key of the runs. Locks: none under
--- READ_COMMITTED_SNAPSHOT. Without that option it waits for a session that sequences.
+-- The first offset of the log, and the one after the last.
+-- Index: the primary key of the runs. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for a
+-- session that sequences.
 select
     (select min(first_offset) + 1 from tq_events__runs) as first,
     (select top (1) first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc) as after_last;
@@ -1623,8 +1631,8 @@ select
     ) as oldest_age;
 
 -- topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages.
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the
+-- log. Returns the producer, how many seconds ago, and the number of messages.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it.
 -- Locks: none that lasts. READPAST passes over messages in flight.
 declare @n bigint = :n;

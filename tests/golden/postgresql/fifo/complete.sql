@@ -1,7 +1,6 @@
 -- A word after a colon is a parameter; with --values there are examples, for psql.
 
--- Complete the messages of :ids that are held under :token: this one statement moves them to the history,
--- or deletes them.
+-- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 with finished as (
     delete from tq_emails

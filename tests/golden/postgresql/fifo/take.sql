@@ -1,7 +1,7 @@
 -- A word after a colon is a parameter; with --values there are examples, for psql.
 
--- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
--- queue keeps no history, delete them.
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the queue
+-- keeps no history, delete them.
 -- Index: tq_emails__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 with taken as (

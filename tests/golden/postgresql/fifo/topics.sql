@@ -140,8 +140,9 @@ create or replace function tq_events__s1__ranges_pump(n integer, at timestamptz)
     $$;
 
 -- create_ranges
--- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
--- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim
+-- begins after the last one. The first row has no messages: it says where the subscription begins, and so does that
+-- of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
 -- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
 -- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
@@ -379,19 +380,22 @@ create or replace function tq_events__publish(in_write text, attempts text[]) re
     $$;
 
 -- create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered
+-- subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
 alter table tq_events add constraint tq_events__grouped check (group_key is not null);
 
 -- drop_ranges
--- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+-- Drop the ranges of a subscription.
+-- In one transaction with its queue: a crash leaves all or nothing.
 drop function if exists tq_events__s1__ranges_claim;
 drop function if exists tq_events__s1__ranges_read;
 drop function if exists tq_events__s1__ranges_pump;
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic
--- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
+-- Drop the log of a topic, with its messages.
+-- In one transaction: a crash leaves all or nothing.
 drop function if exists tq_events__publish;
 drop function if exists tq_events__reserve;
 drop function if exists tq_events__sequence_all;
@@ -407,12 +411,12 @@ drop table if exists tq_events;
 select tq_events__publish(:write, cast(:attempts as text[]));
 
 -- range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
--- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
--- skipped, and range_remaining finds them. In one transaction with range_seek.
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset,
+-- because they are in the log; and those with an offset from :start on that the log still has, because they come
+-- again. With :force, the latter even if they are in progress: their leases end.
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more.
+-- Indexes: the primary keys, runs by last_id; all detached messages are read.
+-- Locks: the rows; locked rows are skipped, and range_remaining finds them. In one transaction with range_seek.
 delete from tq_events__s1
 where id = any(array(
     select id
@@ -440,7 +444,8 @@ select
 from tq_events__s1__ranges_read(cast(:token as uuid));
 
 -- range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
+-- Complete the range that is held under :token: all :number messages of it, which have this :sum of
+-- ids.
 -- Index: tq_events__s1__token. Locks: the row. A crash leaves it in progress until its lease expires.
 update tq_events__s1__ranges
 set finished_at = coalesce(cast(:now as timestamptz), statement_timestamp()), lease_until = null
@@ -510,9 +515,9 @@ select id, (select case
     else pg_notify('tq_events', '') is null end) as waited_for from detached;
 
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
--- Locks: none.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are
+-- due or abandoned; and whether a detached message is ready.
+-- Indexes: tq_events__s1__lease, those of the states; one entry of each. Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
     exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(cast(:now as timestamptz), statement_timestamp()))
@@ -520,8 +525,8 @@ select
     exists (select 1 from tq_events__s1 where state = 'ready');
 
 -- range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is
+-- forced. Their messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 update tq_events__s1__ranges set lease_until = coalesce(cast(:now as timestamptz), statement_timestamp())
 where id = any(array(
@@ -593,8 +598,8 @@ with held as materialized (
 select found.id, lease_until from found join extended on extended.id = range_id;
 
 -- range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last
+-- range counts.
 -- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it. Locks: none.
 with message as (
     select log.*, first_offset + log.id - first_id as message_offset
@@ -625,10 +630,10 @@ where message_offset is null or message_offset >= position
     or (lease_until is not null and (left_ids is null or id <> all(left_ids)));
 
 -- range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest
+-- id first: those that ranges finished (with :final only those that are not in progress any more), if the log still
+-- has them, and those of the history of the subscription. Messages that left a range have the time of the last ones
+-- that did. If a message was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
 with spans as materialized (
@@ -697,8 +702,8 @@ order by id desc, popped_at desc
 limit :n;
 
 -- range_finished_bounds
--- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
--- messages of the subscription's history that were: no other id has such a message.
+-- The lowest and the highest id of the ranges that finished messages from :since on and before
+-- :until, and of the messages of the subscription's history that were: no other id has such a message.
 -- For `+ 0` see finished_bounds.
 -- Indexes: the primary keys, tq_events__s1__finished; all ranges are read. Locks: none.
 select min(low), max(high)
@@ -725,9 +730,9 @@ from (
 ) as bounds;
 
 -- range_floor
--- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins. On PostgreSQL, tq_events__trim has the same look.
--- Indexes: tq_events__s1__lease, the primary key. Locks: none.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and
+-- the one at which its next claim begins.
+-- On PostgreSQL, tq_events__trim has the same look. Indexes: tq_events__s1__lease, the primary key. Locks: none.
 select (select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1
 from tq_events__s1__ranges order by id desc limit 1;
 
@@ -905,9 +910,9 @@ from (
 where held.id = of_range.id;
 
 -- range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, tq_events__s1__lease.
--- Locks: range_wait comes before it, so that it sees the last claim.
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset
+-- :start. Nothing is noted while ranges are in progress, which are counted.
+-- Indexes: the primary key, tq_events__s1__lease. Locks: range_wait comes before it, so that it sees the last claim.
 with last as (
     select last_offset from tq_events__s1__ranges order by id desc limit 1
 ), open as (
@@ -1000,8 +1005,9 @@ order by id
 limit :n;
 
 -- range_position
--- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
--- consumer, null of a seek. Index: the primary key. Locks: none.
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its
+-- number and its consumer, null of a seek.
+-- Index: the primary key. Locks: none.
 select last_offset + 1, id, consumer from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
@@ -1016,8 +1022,8 @@ delete from tq_events__s1__ranges
 where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
 
 -- range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
+-- How many ranges and detached messages a seek to :start has left where none may be: others have
+-- locked them, or they are in progress.
 -- Indexes: tq_events__s1__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select
     (select count(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= :start)
@@ -1033,16 +1039,17 @@ select
     );
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: none.
+-- Let the next claim begin at :start.
+-- The row has no messages. Locks: none.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp())
 );
 
 -- range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
+-- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished;
+-- and the age of the first one not claimed. What the last 100,000 ranges finished is counted. If there are more
+-- ranges, it is an estimate: as many messages as there are offsets from the first range on.
 -- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
 with bounds as (
     select
@@ -1090,9 +1097,9 @@ select
 from bounds;
 
 -- range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last
+-- one first: producer, consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished.
+-- Messages that left a range have the time of the last ones that did.
 -- Indexes: the primary keys. Locks: none.
 with spans as materialized (
     select
@@ -1176,7 +1183,8 @@ select pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as reg
 select tq_events__sequence(true, true);
 
 -- topic_bounds
--- The first offset of the log, and the one after the last. Indexes: those of the runs. Locks: none.
+-- The first offset of the log, and the one after the last.
+-- Indexes: those of the runs. Locks: none.
 select
     (select min(first_offset) + 1 from tq_events__runs),
     (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1);
@@ -1196,7 +1204,8 @@ select
 where (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) >= :start;
 
 -- topic_push
--- Push one message to the log. Returns the id, and whether waiting consumers must be notified from another connection.
+-- Push one message to the log.
+-- Returns the id, and whether waiting consumers must be notified from another connection.
 -- Locks: none that another transaction waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
 with pushed as (
     insert into tq_events (pushed_at, producer, group_key, headers, payload)
@@ -1331,8 +1340,9 @@ select first_id, last_id
 from tq_events__reserve(:n, :write, :attempt, cast(:part as integer), cast(:place as bigint));
 
 -- topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages. Those of bulk writes under way are not counted.
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the
+-- log. Returns the producer, how many seconds ago, and the number of messages.
+-- Those of bulk writes under way are not counted.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
 select producer, cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) as ago, count(*) as pushed
 from (select id, producer, pushed_at from tq_events order by id desc limit :n) as newest

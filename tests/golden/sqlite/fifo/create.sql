@@ -1,9 +1,9 @@
 -- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
--- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
--- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- The identity of the database, in one row: see renew_identity.
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the
+-- tables whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions:
+-- nothing new gets a table of such a name, so a process that has a dropped queue open reaches no other one. The
+-- identity of the database, in one row: see renew_identity.
 -- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
 create table if not exists tq__identity (id text primary key) strict, without rowid;
 insert into tq__identity (id) select lower(hex(randomblob(16))) where not exists (select 1 from tq__identity);
@@ -24,11 +24,11 @@ create table if not exists tq__dropped (name text primary key) strict, without r
 insert into tq__dropped (name) values ('tq_emails');
 delete from tq__dropped where name = 'tq_emails';
 
--- A queue's table. Times are whole microseconds since 1970 in UTC.
--- AUTOINCREMENT: without it, an empty queue would give an id a second time.
--- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
--- A deduplication key is unique among the messages in the table: live ones and dead letters.
--- Runs in one transaction: a crash leaves nothing.
+-- A queue's table.
+-- Times are whole microseconds since 1970 in UTC. AUTOINCREMENT: without it, an empty queue would give an id a second
+-- time. A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the
+-- order. A deduplication key is unique among the messages in the table: live ones and dead letters. Runs in one
+-- transaction: a crash leaves nothing.
 create table tq_emails (
     id integer primary key autoincrement,
     state text not null default 'ready' check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
@@ -57,8 +57,8 @@ create index tq_emails__dead on tq_emails (id) where state = 'dead';
 create index tq_emails__blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
 
--- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
--- its token fences the completion.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not
+-- completed (yet); its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 create table tq_emails_history (
     id integer primary key,

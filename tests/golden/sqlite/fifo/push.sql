@@ -1,7 +1,8 @@
 -- A word after a colon is a parameter; with --values there are examples, for sqlite3.
 
--- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
--- Locks: the database, for the length of the statement. A crash before the commit leaves nothing.
+-- Push one message: it is ready, or scheduled if it is due later.
+-- Nothing is pushed if a live message has its :key. Locks: the database, for the length of the statement.
+-- A crash before the commit leaves nothing.
 insert into tq_emails (
     payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
 )

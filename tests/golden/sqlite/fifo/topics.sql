@@ -1,6 +1,7 @@
 -- create_ranges
--- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
--- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim
+-- begins after the last one. The first row has no messages: it says where the subscription begins, and so does that
+-- of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
 -- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
 -- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
@@ -25,9 +26,9 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 values (:start, :start - 1, 0, 0, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
 
 -- create_topic
--- The log of a topic. Its rows are never changed. One transaction writes at a time. So the ids have the order of the
--- commits, and no gaps: the offset of a message is its id.
--- Runs in one transaction: a crash leaves nothing.
+-- The log of a topic. Its rows are never changed.
+-- One transaction writes at a time. So the ids have the order of the commits, and no gaps: the offset of a message is
+-- its id. Runs in one transaction: a crash leaves nothing.
 create table tq_events (
     id integer primary key autoincrement,
     pushed_at integer not null,
@@ -38,22 +39,24 @@ create table tq_events (
 ) strict;
 
 -- create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. It is
--- a trigger, because SQLite adds no constraint to a table that is there.
--- Locks: the database. Runs in one transaction: a crash leaves nothing.
+-- The log of a topic with groups refuses a message without one, from whomever: an ordered
+-- subscription needs it.
+-- It is a trigger, because SQLite adds no constraint to a table that is there. Locks: the database. Runs in one
+-- transaction: a crash leaves nothing.
 create trigger tq_events__grouped before insert on tq_events when new.group_key is null
     begin
         select raise(abort, 'the topic has groups, and none is given');
     end;
 
 -- drop_ranges
--- Drop the ranges of a subscription. It waits for transactions that use the table.
--- In one transaction with its queue: a crash leaves all or nothing. On MariaDB and MySQL, the catalogue forgot the
--- subscription before: a crash leaves a table that the next create of this name drops.
+-- Drop the ranges of a subscription.
+-- It waits for transactions that use the table. In one transaction with its queue: a crash leaves all or nothing. On
+-- MariaDB and MySQL, the catalogue forgot the subscription before: a crash leaves a table that the next create of this
+-- name drops.
 drop table if exists tq_events__s1__ranges;
 
 -- drop_topic
--- Drop the log of a topic; what was in it is gone.
+-- Drop the log of a topic, with its messages.
 drop table if exists tq_events;
 
 -- publish_topic
@@ -66,10 +69,10 @@ where write_id = :write and attempt in (select value from json_each(:attempts))
 order by part, place;
 
 -- range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
+-- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset,
+-- because they are in the log; and those with an offset from :start on that the log still has, because they come
+-- again. With :force, the latter even if they are in progress: their leases end.
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more.
 -- Index: the primary keys; all detached messages are read. Locks: the database. In one transaction with range_seek.
 delete from tq_events__s1
 where (:force or state <> 'in_progress')
@@ -98,7 +101,8 @@ where changes() > 0 and ranges.id = last_insert_rowid()
 order by log.id;
 
 -- range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
+-- Complete the range that is held under :token: all :number messages of it, which have this :sum of
+-- ids.
 -- Index: tq_events__s1__token. Locks: the database. A crash leaves it in progress until its lease expires.
 update tq_events__s1__ranges
 set finished_at = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), lease_until = null
@@ -146,9 +150,9 @@ where token = :token and lease_until is not null
     and exists (select 1 from json_each(:ids) where value between first_offset and last_offset);
 
 -- range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
--- Locks: none.
+-- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are
+-- due or abandoned; and whether a detached message is ready.
+-- Indexes: tq_events__s1__lease, those of the states; one entry of each. Locks: none.
 select
     exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)),
     exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000))
@@ -156,8 +160,8 @@ select
     exists (select 1 from tq_events__s1 where state = 'ready');
 
 -- range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
+-- End the leases of the ranges that have messages with an offset from :start on, for a seek that is
+-- forced. Their messages are then detached as if it had expired.
 -- Index: tq_events__s1__lease. Locks: the database. In one transaction with range_seek.
 update tq_events__s1__ranges set lease_until = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) where lease_until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) and last_offset >= :start;
 
@@ -218,8 +222,8 @@ where token = :token and lease_until is not null
     );
 
 -- range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last
+-- range counts.
 -- Index: the primary keys; the ranges are read backwards until one has it. Locks: none.
 select
     log.id, log.payload, log.headers, case when popped_at is null then 'ready' else 'in_progress' end as state,
@@ -240,10 +244,10 @@ where log.id = :id and (
 );
 
 -- range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest
+-- id first: those that ranges finished (with :final only those that are not in progress any more), if the log still
+-- has them, and those of the history of the subscription. Messages that left a range have the time of the last ones
+-- that did. If a message was finished again after a seek, its last pop counts.
 -- Of the ranges only the first ones are read into, which have so many finished messages, whatever was read again.
 -- Index: the primary keys; all ranges are read. Locks: none.
 with spans as materialized (
@@ -300,8 +304,8 @@ order by id desc
 limit :n;
 
 -- range_finished_bounds
--- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
--- messages of the subscription's history that were: no other id has such a message.
+-- The lowest and the highest id of the ranges that finished messages from :since on and before
+-- :until, and of the messages of the subscription's history that were: no other id has such a message.
 -- Indexes: the primary keys, tq_events__s1__finished; all ranges are read. Locks: none.
 select max(min(low), (select min(id) from tq_events)), max(high)
 from (
@@ -316,9 +320,9 @@ from (
 ) as bounds;
 
 -- range_floor
--- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins. On PostgreSQL, tq_events__trim has the same look.
--- Indexes: tq_events__s1__lease, the primary key. Locks: none.
+-- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and
+-- the one at which its next claim begins.
+-- On PostgreSQL, tq_events__trim has the same look. Indexes: tq_events__s1__lease, the primary key. Locks: none.
 select (select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1
 from tq_events__s1__ranges order by id desc limit 1;
 
@@ -404,9 +408,9 @@ set left_ids = null, lease_until = null
 where token = :token and lease_until is not null and messages = json_array_length(left_ids);
 
 -- range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, tq_events__s1__lease.
--- Locks: the database.
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset
+-- :start. Nothing is noted while ranges are in progress, which are counted.
+-- Indexes: the primary key, tq_events__s1__lease. Locks: the database.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, consumer, popped_at, finished_at)
 select
     last_offset + 1, :start - 1, :start - 1 - last_offset, 0, :consumer, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - cast(:age * 1000000 as integer), coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)
@@ -441,8 +445,9 @@ order by id
 limit :n;
 
 -- range_position
--- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
--- consumer, null of a seek. Index: the primary key. Locks: none.
+-- The offset at which the next claim of a subscription begins; and of the last range or seek, its
+-- number and its consumer, null of a seek.
+-- Index: the primary key. Locks: none.
 select last_offset + 1, id, consumer from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
@@ -475,8 +480,8 @@ delete from tq_events__s1__ranges
 where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
 
 -- range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
+-- How many ranges and detached messages a seek to :start has left where none may be: others have
+-- locked them, or they are in progress.
 -- Indexes: tq_events__s1__lease, the primary keys; all detached messages are read. Locks: none.
 select
     (select count(*) from tq_events__s1__ranges where lease_until is not null and last_offset >= :start)
@@ -486,14 +491,15 @@ select
     );
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: the database.
+-- Let the next claim begin at :start.
+-- The row has no messages. Locks: the database.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (:start, :start - 1, 0, 0, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
 
 -- range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
+-- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished;
+-- and the age of the first one not claimed. What the last 100,000 ranges finished is counted. If there are more
+-- ranges, it is an estimate: as many messages as there are offsets from the first range on.
 -- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
 select
     max(0, coalesce((select max(id) from tq_events), 0) - next + 1),
@@ -521,9 +527,9 @@ from (
 );
 
 -- range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last
+-- one first: producer, consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished.
+-- Messages that left a range have the time of the last ones that did.
 -- Index: the primary keys. Locks: none.
 with spans as materialized (
     select
@@ -572,7 +578,8 @@ select
 from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)) as paused;
 
 -- topic_bounds
--- The first offset of the log, and the one after the last. Index: the primary key. Locks: none.
+-- The first offset of the log, and the one after the last.
+-- Index: the primary key. Locks: none.
 select
     coalesce((select min(id) from tq_events), (select seq + 1 from sqlite_sequence where name = 'tq_events'), 1),
     coalesce((select seq + 1 from sqlite_sequence where name = 'tq_events'), 1);
@@ -616,8 +623,8 @@ select
 from (select coalesce(max(id) - min(id) + 1, 0) as messages from tq_events);
 
 -- topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages.
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the
+-- log. Returns the producer, how many seconds ago, and the number of messages.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
 select producer, (coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - pushed_at) / 1e6 as ago, count(*) as pushed
 from (select producer, pushed_at from tq_events order by id desc limit :n) as newest

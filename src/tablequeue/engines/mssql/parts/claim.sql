@@ -47,7 +47,6 @@ cross apply (
 -- its other messages. A recursive query may have no TOP here, so it is a loop. Locked messages are skipped, not waited
 -- for. In a queue with limits for each group, the ring has the room of each group. A group without room is passed over.
 -- The claim locks the stripe of a group, and then counts again: nobody else can claim of that group any more.
-declare @served bigint = :served;
 declare @slot bigint = @served;
 declare @next bigint;
 declare @lap int = 0;

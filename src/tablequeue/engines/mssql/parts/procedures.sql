@@ -45,12 +45,15 @@ set @p_group = N'';
 -- [end]
 declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
 
--- name: begun
--- A transaction. Filtered indexes need these settings, which are the caller's; the other two are stored with the
--- procedure.
+-- name: settings
+-- Filtered indexes need these settings of the session that calls; the other two are stored with the procedure.
 set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
 set numeric_roundabort off;
 set transaction isolation level read committed;
+
+-- name: begun
+-- The beginning of a transaction.
+{settings}
 declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
 begin try
     begin transaction;

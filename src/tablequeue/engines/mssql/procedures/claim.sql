@@ -3,8 +3,6 @@
 -- name: _grant_rate
 -- {queue}__grant_rate: return how many messages the rate allows now, and the time of that now. For pop and take.
 -- It waits for other claims. Locks: the row of the rate, until the transaction ends.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__grant_rate
     @p_now datetime2(6),
     @p_clock datetime2(6) output
@@ -17,13 +15,10 @@ begin
     select @tokens = tokens, @p_clock = convert(datetime2(6), clock, 126) from @granted;
     return case when @tokens < 0 then 0 else @tokens end;
 end;
-go
 
 -- name: _lock_slots
 -- {queue}__lock_slots: lock up to @p_n free places. Returns how many, and the places as a JSON array. For pop.
 -- Locks: the places, until the transaction ends; locked ones are skipped.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__lock_slots
     @p_n bigint,
     @p_slots nvarchar(max) output
@@ -35,12 +30,9 @@ begin
     set @p_slots = (select slot from @slots for json path);
     return (select count(*) from @slots);
 end;
-go
 
 -- name: _note_slots
 -- {queue}__note_slots: note in the places of @p_slots the messages of @p_ids, claimed under @p_token. For pop.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__note_slots
     @p_slots nvarchar(max),
     @p_ids nvarchar(max),
@@ -56,13 +48,10 @@ begin
     );
     {sql note_slots};
 end;
-go
 
 -- name: _spend_group_rates
 -- {queue}__spend_group_rates: spend the rates of the groups of a JSON array, each with the number of its messages that
 -- the transaction has claimed. For pop and take.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__spend_group_rates
     @p_by_group nvarchar(max),
     @p_now datetime2(6)
@@ -71,12 +60,9 @@ begin
     set xact_abort, nocount on;
     {sql spend_group_rates};
 end;
-go
 
 -- name: _spend_rate
 -- {queue}__spend_rate: spend the rate of @p_number messages, which the transaction has claimed. For pop and take.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__spend_rate
     @p_number bigint,
     @p_now datetime2(6)
@@ -85,15 +71,12 @@ begin
     set xact_abort, nocount on;
     {sql spend_rate};
 end;
-go
 
 -- name: pop
 -- {queue}_pop: claim up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue, each with
 -- the token that finishes it. The lease is of @p_lease seconds (else {lease}); at most once there is none.
 -- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_pop
     @p_n bigint = 1,
     @p_consumer nvarchar(max) = null,
@@ -168,15 +151,12 @@ begin
         commit transaction;
     {ended}
 end;
-go
 
 -- name: take
 -- {queue}_take: remove up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue. They
 -- are finished when the transaction commits.
 -- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_take
     @p_n bigint = 1,
     @p_consumer nvarchar(max) = null,
@@ -235,4 +215,3 @@ begin
         commit transaction;
     {ended}
 end;
-go

@@ -3,8 +3,6 @@
 -- name: _move_dead
 -- {queue}__move_dead: move the dead letters of the queue to {target}. For {queue}_fail and {queue}__expired, in whose
 -- transaction it runs.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__move_dead
     @p_now datetime2(6)
 as
@@ -22,14 +20,11 @@ begin
     if @p_ids is null return;
     {sql move_dead ids=@p_ids origin=origin};
 end;
-go
 
 -- name: _cancel_held
 -- {queue}__cancel_held: the messages of the JSON array @p_ids that are held under @p_token, and were told to stop, end.
 -- If @p_token is null, those whose lease has expired. Returns their number. For {queue}_fail, {queue}_release and
 -- {queue}__expired.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__cancel_held
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
@@ -41,15 +36,12 @@ begin
     {sql cancel_held into=nothing};
     return (select count(*) from @message);
 end;
-go
 
 -- name: cancel
 -- {queue}_cancel: cancel the messages of the JSON array @p_ids, for producers. Returns those that there are, and
 -- whether each was told. A message that waits, or is a dead letter, leaves the queue. One in progress is told to stop:
 -- if it fails, is released, or loses its lease, it ends. If its consumer completes it, it is completed.
 -- Locks: the messages, until the transaction ends. A crash before the commit cancels none of them.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_cancel
     @p_ids nvarchar(max),
     @p_now datetime2(6) = null
@@ -64,7 +56,6 @@ begin
     -- [end]
     select id, told from @message;
 end;
-go
 
 -- name: complete
 -- {queue}_complete: complete the messages of the JSON array @p_ids that @p_token holds, for consumers; returns their
@@ -78,8 +69,6 @@ go
 -- commit that finds too little.
 -- [end]
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_complete
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
@@ -127,7 +116,6 @@ begin
     -- [end]
     select id from @done;
 end;
-go
 
 -- name: fail
 -- {queue}_fail: fail the attempt on message @p_id, held under @p_token, for consumers. Returns its new state.
@@ -135,8 +123,6 @@ go
 -- One that was told to stop is cancelled. At most once it stays lost. Error 51003 if the lease is lost.
 -- Locks: the message, until the transaction ends.
 -- A crash before the commit leaves the message in progress.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_fail
     @p_id bigint,
     @p_token uniqueidentifier,
@@ -145,10 +131,7 @@ create or alter procedure {queue}_fail
     @p_now datetime2(6) = null
 as
 begin
-    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
-    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
-    set numeric_roundabort off;
-    set transaction isolation level read committed;
+    {settings}
     declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     declare @state varchar(11) = 'lost';
     begin try
@@ -207,15 +190,12 @@ begin
     -- [end]
     select @state as state;
 end;
-go
 
 -- name: release
 -- {queue}_release: release the messages of the JSON array @p_ids that are held under @p_token, for consumers. Returns
 -- their ids. They are ready after @p_delay seconds, and the attempt does not count; those that were told to stop end.
 -- Error 51003 if none is held.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_release
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
@@ -240,13 +220,10 @@ begin
         commit transaction;
     {ended}
 end;
-go
 
 -- name: extend
 -- {queue}_extend: the lease on message @p_id, held under @p_token, ends @p_seconds (else {lease}) from now; for
 -- consumers. Returns that end. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_extend
     @p_id bigint,
     @p_token uniqueidentifier,
@@ -265,4 +242,3 @@ begin
         commit transaction;
     {ended}
 end;
-go

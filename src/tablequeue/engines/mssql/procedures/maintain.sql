@@ -2,8 +2,6 @@
 
 -- name: _due
 -- {queue}__due: make up to @p_n messages ready that are due. Returns their number. For {queue}__sweep.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__due
     @p_n bigint,
     @p_now datetime2(6)
@@ -13,13 +11,10 @@ begin
     {sql sweep.due n=@p_n into=nothing};
     return @@rowcount;
 end;
-go
 
 -- name: _expire
 -- {queue}__expire: move up to @p_n waiting messages whose time is over out of the queue. Returns their number. For
 -- {queue}__sweep.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__expire
     @p_n bigint,
     @p_now datetime2(6)
@@ -57,13 +52,10 @@ begin
     return @number;
     -- [end]
 end;
-go
 
 -- name: _expired
 -- {queue}__expired: make up to @p_n abandoned messages ready, or dead letters. Returns their number. For
 -- {queue}__sweep.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__expired
     @p_n bigint,
     @p_now datetime2(6)
@@ -89,13 +81,10 @@ begin
     -- [end]
     return @moved;
 end;
-go
 
 -- name: _move_on
 -- {queue}__move_on: promote after complete or fail, in a transaction of its own. They have taken effect, and the caller
 -- must not repeat them because promote fails. A later pop that finds too few messages promotes.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__move_on
     @p_now datetime2(6)
 as
@@ -110,12 +99,9 @@ begin
         if xact_state() <> 0 rollback transaction;
     end catch;
 end;
-go
 
 -- name: _outdated
 -- {queue}__outdated: delete from the history what is older than its retention. For {queue}__sweep.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__outdated
     @p_now datetime2(6)
 as
@@ -123,7 +109,6 @@ begin
     set xact_abort, nocount on;
     {sql purge_history n=1000 age=retention into=nothing};
 end;
-go
 
 -- name: _promote
 -- {queue}__promote: make the lowest blocked message the head, in up to @p_n groups without one. Returns the number of
@@ -131,8 +116,6 @@ go
 -- It runs in the transaction of their caller, which keeps the new heads locked until it commits: keep transactions
 -- around pop and take short. If two transactions promote in the same group at once, one may fail with error 2601. Try
 -- it again, as after a deadlock.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__promote
     @p_n bigint,
     @p_now datetime2(6)
@@ -143,15 +126,12 @@ begin
     declare @promoted int = (select count(*) from @head);
     return @promoted;
 end;
-go
 
 -- name: _sweep
 -- {queue}__sweep: make messages ready that are due or abandoned, up to @p_n of each kind. Returns how many, or -1 if
 -- the last sweep of this session was less than @p_every milliseconds ago. For pop and take.
 -- In a caller's transaction, no other consumer can claim these messages until the commit. So there pop and take sweep
 -- only as many as they want, and else 1,000. The session remembers the time of its last sweep in its context.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__sweep
     @p_every bigint,
     @p_n bigint,
@@ -178,4 +158,3 @@ begin
     -- [end]
     return @moved;
 end;
-go

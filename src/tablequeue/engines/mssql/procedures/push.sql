@@ -3,8 +3,6 @@
 -- name: _insert_each
 -- {queue}__insert_each: the push of {queue}_push_each, without its checks. @p_pushed is a JSON array of objects: the
 -- place of a row in @p_rows, from 0 on, and its id. A row whose key is taken has no id.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}__insert_each
     @p_rows nvarchar(max),
     @p_producer nvarchar(max),
@@ -17,15 +15,12 @@ begin
     {sql push_each into=@answers};
     set @p_pushed = coalesce((select place, id from @answers for json path), N'[]');
 end;
-go
 
 -- name: push
 -- {queue}_push: push one message, for producers. Returns its id. If a live message has its key: error 51002, or with
 -- @p_on_conflict 'skip' null, or with 'return' the id of that message. If two transactions push a key at the same
 -- moment, one of them may get error 2601 instead, and must be tried again.
 -- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_push
     @p_payload {payload_type},
     @p_headers nvarchar(max) = null,
@@ -91,14 +86,11 @@ begin
         commit transaction;
     {ended}
 end;
-go
 
 -- name: push_many
 -- {queue}_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers. Returns ids
 -- in that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_push_many
     @p_messages nvarchar(max),
     @p_headers nvarchar(max) = null,
@@ -144,7 +136,6 @@ begin
         commit transaction;
     {ended}
 end;
-go
 
 -- name: push_each
 -- {queue}_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers.
@@ -155,8 +146,6 @@ go
 -- one, or with 'return' the id of the live message. If two transactions push a key at the same moment, one of them may
 -- get error 2601 instead, and must be tried again.
 -- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
-set ansi_nulls, quoted_identifier on;
-go
 create or alter procedure {queue}_push_each
     @p_messages nvarchar(max),
     @p_on_conflict varchar(20) = 'raise',
@@ -317,4 +306,3 @@ begin
         commit transaction;
     {ended}
 end;
-go

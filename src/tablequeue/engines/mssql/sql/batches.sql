@@ -1,20 +1,16 @@
 -- Batches: messages with a callback, which is pushed when all of them are finished.
 
 -- name: create_batches
--- What a queue with batches has in addition: each message may name its batch. An index shows which messages of a batch
--- are left. State is not in its
--- key: an entry would move when the state changes, and without READ_COMMITTED_SNAPSHOT a look could miss it. It is
--- unique, because a key that is not has the columns of the clustered index behind it, and the due time is one of them
--- in a due queue. A second index has the dead letters. A message that is completed takes its membership with it, so
--- that a completion costs nothing more. A trigger counts those that leave the queue in another way, or after they were
--- told to stop.
--- A table with a trigger on DELETE refuses a DELETE with an OUTPUT without INTO (error 334), so no text of such a queue
--- has one. Claims are updates, which the trigger does not concern.
--- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
--- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
--- The trigger inserts with the rights of the owner of the tables.
--- Each batch of statements is compiled as a whole, so the column has one of its own.
--- Runs in one transaction: a crash leaves nothing.
+-- An index shows which messages of a batch are left. State is not in its key: an entry would move when the state
+-- changes, and without READ_COMMITTED_SNAPSHOT a look could miss it. It is unique, because a key that is not has the
+-- columns of the clustered index behind it, and the due time is one of them in a due queue. A second index has the dead
+-- letters. A message that is completed takes its membership with it, so that a completion costs nothing more. A trigger
+-- counts those that leave the queue in another way, or after they were told to stop. A table with a trigger on DELETE
+-- refuses a DELETE with an OUTPUT without INTO (error 334), so no text of such a queue has one. Claims are updates,
+-- which the trigger does not concern. All queues share the table of the batches, and that of the counts, whose rows are
+-- only appended: nobody waits there. open_in is the table of the queue while the batch is open. The numbers of a batch
+-- are final once it has ended. The trigger inserts with the rights of the owner of the tables. Each batch of statements
+-- is compiled as a whole, so the column has one of its own. Runs in one transaction: a crash leaves nothing.
 alter table {queue} add batch_id bigint null;
 go
 if object_id(N'{batches}', N'U') is null
@@ -64,7 +60,6 @@ begin
 end;
 
 -- name: create_batch_results
--- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
 -- Runs in one transaction: a crash leaves nothing.
 if col_length(N'{results}', N'batch_id') is null alter table {results} add batch_id bigint null;
 go
@@ -82,24 +77,15 @@ where batch_id in (
 delete from {batches} with (rowlock, readpast, readcommittedlock) where queue = '{table}';
 
 -- name: open_batch
--- Open a batch of so many messages, which are pushed in the same transaction.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-declare @on_dead varchar(8) = cast(:on_dead as varchar(8));
-declare @then_push nvarchar(max) = cast(:then_push as nvarchar(max));
-declare @failed_push nvarchar(max) = cast(:failed_push as nvarchar(max));
-declare @pushed bigint = :pushed;
-declare @now datetime2(6) = {now};
 insert into {batches} (queue, open_in, on_dead, then_push, failed_push, pushed, opened_at)
 output inserted.id
 values ('{table}', '{table}', @on_dead, @then_push, @failed_push, @pushed, @now);
 
 -- name: batch_of
--- The batch of the message :id, which is held under :token. No completion of the message commits before this
--- transaction, so the batch has a message all the time, and cannot end. UPDLOCK may keep a lock of every row that it
--- looks at, so the first statement looks without it: the message may be another consumer's.
+-- UPDLOCK may keep a lock of every row that it looks at, so the first statement looks without it: the message may be
+-- another consumer's.
 -- Index: the primary key. Locks: the row. A crash leaves everything as it was.
-declare @id bigint = :id;
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @held bigint = (
     select message.id
     from {queue} as message with (rowlock, readcommittedlock, forceseek)
@@ -110,44 +96,31 @@ from {queue} as message with (rowlock, updlock, forceseek)
 where message.id = @held and message.token = @token;
 
 -- name: batches_of
--- The batches of the messages of the JSON array :ids that are held under :token and are in one. This transaction
--- completes them next.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for transactions that change one of
 -- these rows. A crash leaves everything as it was.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 select message.id, message.batch_id
 from {queue} as message with (forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.token = @token and message.batch_id is not null;
 
 -- name: count_batch
--- Count the messages that this transaction adds to the batch :batch_id.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-declare @batch_id bigint = :batch_id;
-declare @pushed bigint = :pushed;
 insert into {batch_counts} (batch_id, pushed, cancelled)
 values (@batch_id, @pushed, 0);
 
 -- name: find_batch
--- The table of the queue of the batch :id. Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else it
--- waits for a transaction that pushes or ends the batch.
-declare @id bigint = :id;
+-- Index: the primary key.
+-- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for a transaction that pushes or ends the batch.
 select queue from {batches} where id = @id;
 
 -- name: open_batches
--- Up to :n open batches of the queue with ids above :after, in order of ids: what each does about dead letters, whether
--- its callback for them is still to be pushed; whether messages of it wait or are in progress, whether it has dead
--- letters, and, if these cancel the others, whether one was not told yet. Of a batch that waits for its dead letters,
--- these count as messages that wait: one that is redriven between two looks would be missed by both.
--- The first statement passes over batches that another transaction opens or ends. The second one looks first for a
--- message that nobody has locked, and for a locked one only if there is none. It tests :after again, because a
--- statement without a variable may get parameters for its literals, which a filtered index does not serve.
--- Indexes: tq__batches_open, {table}__batch, {table}__batch_dead, with a few looks for each batch. Locks: shared ones
--- while it reads. Without READ_COMMITTED_SNAPSHOT it waits for transactions that have locked all messages that are left
--- of a batch, up to the lock time-out; batches.py then leaves the batches for the next call.
-declare @n bigint = :n;
-declare @after bigint = :after;
+-- Of a batch that waits for its dead letters, these count as messages that wait: one that is redriven between two looks
+-- would be missed by both. The first statement passes over batches that another transaction opens or ends. The second
+-- one looks first for a message that nobody has locked, and for a locked one only if there is none. It tests :after
+-- again, because a statement without a variable may get parameters for its literals, which a filtered index does not
+-- serve. Indexes: tq__batches_open, {table}__batch, {table}__batch_dead, with a few looks for each batch.
+-- Locks: shared ones while it reads. Without READ_COMMITTED_SNAPSHOT it waits for transactions that have locked all
+-- messages that are left of a batch, up to the lock time-out; batches.py then leaves the batches for the next call.
 declare @open table (id bigint not null primary key);
 insert into @open (id)
 select top (@n) id
@@ -192,40 +165,27 @@ where there.id > @after
 order by batch.id;
 
 -- name: lock_batch
--- What the open batch :id pushes: when it ends, and when it has a dead letter. No row if another transaction has it.
 -- Index: the primary key. Locks: the row, until the transaction ends; a locked one is skipped.
-declare @id bigint = :id;
 select then_push, failed_push
 from {batches} with (rowlock, readpast, updlock, readcommittedlock)
 where id = @id and open_in = '{table}';
 
 -- name: note_failed
--- Note that the callback for dead letters of the batch :id, whose row is locked, is pushed in this transaction.
 -- Index: the primary key. Locks: the row. A crash before the commit leaves neither.
-declare @id bigint = :id;
-declare @now datetime2(6) = {now};
 update {batches} with (rowlock) set failed_at = @now where id = @id;
 
 -- name: end_batch
--- End the batch :id, whose row is locked, with its final numbers; its callback is pushed in this transaction.
 -- READPAST: a transaction that deletes a dead letter of the batch may have appended a count. It stays for
 -- forget_batches.
 -- Index: the primary keys. Locks: the row, and the counts of the batch. A crash before the commit leaves it open.
-declare @id bigint = :id;
-declare @pushed bigint = :pushed;
-declare @cancelled bigint = :cancelled;
-declare @dead bigint = :dead;
-declare @now datetime2(6) = {now};
 update {batches} with (rowlock)
 set open_in = null, ended_at = @now, pushed = @pushed, cancelled = @cancelled, dead = @dead
 where id = @id;
 delete from {batch_counts} with (rowlock, readpast, readcommittedlock) where batch_id = @id;
 
 -- name: batch_progress
--- The numbers of the batch :id.
 -- Indexes: the primary keys; {table}__batch, all of the batch. Locks: none under READ_COMMITTED_SNAPSHOT; else it waits
 -- for transactions that change a message of the batch.
-declare @id bigint = :id;
 select
     {batch_numbers}
 from {batches} as batch
@@ -233,10 +193,7 @@ from {batches} as batch
 where batch.id = @id;
 
 -- name: batches_progress
--- Up to :n open batches of the queue with ids above :after, in order of ids, each with its numbers.
 -- Indexes: tq__batches_open, the primary keys; {table}__batch, all of each batch. Locks: as batch_progress.
-declare @n bigint = :n;
-declare @after bigint = :after;
 select
     batch.id,
     {batch_numbers}
@@ -250,19 +207,15 @@ from (
 order by batch.id;
 
 -- name: batch_results
--- Up to :n results of messages of the batch :id with ids above :after, in order of ids.
 -- Index: {table}__results_batch. Locks: none under READ_COMMITTED_SNAPSHOT; else shared ones.
-declare @n bigint = :n;
-declare @id bigint = :id;
-declare @after bigint = :after;
 select top (@n) id, result
 from {results}
 where batch_id = @id and id > @after
 order by id;
 
 -- name: stats_batches
--- How many batches of the queue are open, up to 100,000. Batches that another transaction opens or ends do not count.
--- Index: tq__batches_open. Locks: shared ones while it reads.
+-- Batches that another transaction opens or ends do not count. Index: tq__batches_open.
+-- Locks: shared ones while it reads.
 select count_big(*) as number
 from (
     select top (100000) id
@@ -271,10 +224,7 @@ from (
 ) as few;
 
 -- name: uncancelled
--- Up to :n messages of the batch :id that were not told to stop; dead letters if :dead is 1.
 -- Index: {table}__batch. Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for transactions that change one.
-declare @n bigint = :n;
-declare @id bigint = :id;
 declare @dead int = :dead;
 select top (@n) id
 from {queue} with (index ({table}__batch))
@@ -282,15 +232,11 @@ where batch_id = @id and batch_id is not null and cancelled_at is null and (stat
 order by id;
 
 -- name: forget_batches
--- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
 -- Looks that pass over locked rows find them, and changes go by what the looks have found: nobody waits for an open
 -- transaction.
 -- Indexes: tq__batches_ended, the primary keys; the counts, which are few, are read whole. Locks: the rows.
 -- A crash leaves some for the next time.
 -- name: forget_batches.find
-declare @n bigint = :n;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @before datetime2(6) = {now_less_age};
 select top (@n) id
 from {batches} with (index (tq__batches_ended), rowlock, readpast, readcommittedlock)
@@ -298,13 +244,11 @@ where queue = '{table}' and ended_at <= @before
 order by ended_at;
 go
 -- name: forget_batches.change
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 delete from batch
 from {batches} as batch with (rowlock, forceseek)
 where batch.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
 go
 -- name: forget_batches.find_counts
-declare @n bigint = :n;
 select distinct top (@n) since.batch_id
 from {batch_counts} as since with (rowlock, readpast, readcommittedlock)
 where not exists (
@@ -312,7 +256,6 @@ where not exists (
 );
 go
 -- name: forget_batches.change_counts
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 delete from since
 from {batch_counts} as since with (rowlock, readpast, readcommittedlock)
 where since.batch_id in (select given.id from openjson(@ids) with (id bigint '$') as given);

@@ -21,14 +21,10 @@ select case when object_id(cast(:table as nvarchar(300)), N'U') is null then 0 e
 select case when schema_id(N'{schema}') is null then 0 else 1 end as there;
 
 -- name: lookup
--- Read the definition and the schema version of a queue. Index: the primary key.
+-- Index: the primary key.
 select definition, schema_version from {catalogue} where name = cast(:name as nvarchar(255));
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
--- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
--- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- The identity of the database, in one row: see renew_identity.
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'{identity}', N'U') is null
     create table {identity} (
@@ -54,8 +50,6 @@ if object_id(N'{dropped}', N'U') is null
     );
 
 -- name: renew_identity
--- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
--- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
 -- Locks: the row. A crash leaves the old one.
 update {identity} set id = lower(replace(convert(char(36), newid()), '-', ''));
 
@@ -71,19 +65,15 @@ insert into {catalogue} (name, definition, schema_version, created_at)
 values (cast(:name as nvarchar(255)), cast(:definition as nvarchar(max)), :schema_version, {now});
 
 -- name: redefine
--- Enter another definition of a queue in the catalogue, under the creators' lock. A crash leaves the old one.
+-- A crash leaves the old one.
 update {catalogue} set definition = cast(:definition as nvarchar(max)) where name = cast(:name as nvarchar(255));
 
 -- name: rename
--- Give a queue another name in the catalogue, and its definition. Its tables keep their names, so whoever has it open
--- goes on. Under the creators' lock. A topic and its subscriptions are renamed in one transaction: a crash leaves all
--- or nothing.
 update {catalogue}
 set name = cast(:new_name as nvarchar(255)), definition = cast(:definition as nvarchar(max))
 where name = cast(:name as nvarchar(255));
 
 -- name: set_version
--- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update {catalogue} set schema_version = :schema_version where name = cast(:name as nvarchar(255));
 
 -- name: note_dropped
@@ -96,10 +86,8 @@ select '{table}' where not exists (select 1 from {dropped} where name = '{table}
 delete from {catalogue} where name = cast(:name as nvarchar(255));
 
 -- name: pause
--- Hand out no message of the queue until the time :until. Claims that have begun still end.
 -- If two sessions pause it at once, one of them gets a duplicate key, and repeats it.
 -- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
-declare @until datetime2(6) = cast(:until as datetime2(6));
 update {paused} set until = @until where name = '{table}';
 if @@rowcount = 0
     insert into {paused} (name, until) values ('{table}', @until);

@@ -37,9 +37,6 @@ order by cast(given.[key] as int);
 -- publishes it: one note a group, where the OUTPUT of publish would write one for every message. In the order of their
 -- first messages, in which promote takes them up.
 -- Index: {table}__staged_order, the range of the write. Locks: none that another transaction waits for.
-declare @write varchar(255) = cast(:write as varchar(255));
-declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
 declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
 insert into @given (attempt)
 select distinct cast(entry.value as char(32))
@@ -82,7 +79,7 @@ where object_id in (object_id(N'{queue}'), object_id(N'{history}'), object_id(N'
     and is_disabled = 0 and name is not null;
 
 -- name: read_clock
--- The database's clock. Locks: none.
+-- Locks: none.
 select {now} as now;
 
 -- name: check_escalation

@@ -10,11 +10,6 @@
 -- Locks: the rows that are claimed, and their entries in the indexes of the states.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
-declare @n bigint = :n;
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
-declare @lease float = cast(:lease as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 -- [fair]
 {in_turn}
@@ -26,7 +21,6 @@ with next as (
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
-    -- [end]
     -- [fair]
     , slot
     from {queue} with (forceseek, {claim_locks})
@@ -45,17 +39,10 @@ output
     {claimed of inserted}{of_inserted};
 
 -- name: take
--- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
--- queue keeps no history, delete them. One statement does it, and answers.
+-- One statement does it, and answers.
 -- Index: {table}__ready, forced; it has the order, and the literals are its filter (see claim).
 -- Locks: the rows, until the transaction ends; locked rows are skipped by READPAST, or waited for where the queue is
 -- strict. A rollback puts all of them back, a crash before the commit too.
-declare @n bigint = :n;
--- [keep]
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
--- [end]
-declare @now datetime2(6) = {now};
 -- [fair]
 {in_turn take}
 -- [end]
@@ -69,7 +56,6 @@ with next as (
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
-    -- [end]
     -- [fair]
     , slot
     from {queue} with (forceseek, {claim_locks})

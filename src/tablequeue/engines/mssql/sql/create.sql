@@ -1,26 +1,22 @@
 -- The tables of a queue: create and drop.
 
 -- name: create
--- A queue's table. Its clustered index depends on the order of the queue:
---   fifo, lifo, priority: clustered on the identity. Messages are stored in the order of their pushes, so that
---     neighbours are read and deleted together. A few consumers drain it fastest.
---   due: clustered on the due time (create_due), the order in which messages are claimed.
---   heap: no clustered index. Many consumers and producers spread over the pages, instead of waiting for the latch of
---     the first page and of the last one. A row is found by its RID.
--- A message is in exactly one of the five filtered indexes of the states; the ready one has the columns of the order.
--- The indexes are narrow, because only the claim reads the message itself. They include the column of the filter:
--- without it, a plan that tests or returns that column would look up every row. The ready index of lifo is ascending
--- and is read backwards: if it were descending, every push would split the first page.
--- A deduplication key is unique among the messages in the table: live ones and dead letters. Keys and groups are stored
--- as the UTF-16 bytes of their text. SQL Server pads text with spaces before it compares it, even under a binary
--- collation, so that N'a' and N'a ' would be one key. It pads bytes with zeros, and no key has a NUL.
--- convert(nvarchar(510), dedup_key) returns the text.
--- No lock escalation: a table lock would stop every consumer. Also, no statement changes more than 1,000 messages.
--- The name of a constraint begins with its kind: constraints and tables share one name space, and tq_emails_new may be
--- the table of a queue.
--- In the queue of a subscription each message has its id of the log, so there is no identity.
--- Every session that writes here needs the settings of filtered indexes; see session.
--- Runs in one transaction: a crash leaves nothing.
+-- Its clustered index depends on the order of the queue:   fifo, lifo, priority: clustered on the identity. Messages
+-- are stored in the order of their pushes, so that     neighbours are read and deleted together. A few consumers drain
+-- it fastest.   due: clustered on the due time (create_due), the order in which messages are claimed.   heap: no
+-- clustered index. Many consumers and producers spread over the pages, instead of waiting for the latch of     the
+-- first page and of the last one. A row is found by its RID. A message is in exactly one of the five filtered indexes
+-- of the states; the ready one has the columns of the order. The indexes are narrow, because only the claim reads the
+-- message itself. They include the column of the filter: without it, a plan that tests or returns that column would
+-- look up every row. The ready index of lifo is ascending and is read backwards: if it were descending, every push
+-- would split the first page. A deduplication key is unique among the messages in the table: live ones and dead
+-- letters. Keys and groups are stored as the UTF-16 bytes of their text. SQL Server pads text with spaces before it
+-- compares it, even under a binary collation, so that N'a' and N'a ' would be one key. It pads bytes with zeros, and no
+-- key has a NUL. convert(nvarchar(510), dedup_key) returns the text. No lock escalation: a table lock would stop every
+-- consumer. Also, no statement changes more than 1,000 messages. The name of a constraint begins with its kind:
+-- constraints and tables share one name space, and tq_emails_new may be the table of a queue. In the queue of a
+-- subscription each message has its id of the log, so there is no identity. Every session that writes here needs the
+-- settings of filtered indexes; see session. Runs in one transaction: a crash leaves nothing.
 create table {queue} (
     -- [not subscription]
     id bigint identity (1, 1) not null constraint pk_{table} primary key {clustered},
@@ -57,8 +53,6 @@ create unique index {table}__key on {queue} (dedup_key) where dedup_key is not n
 create unique clustered index {table}__due on {queue} (due_at, id);
 
 -- name: create_history
--- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
--- its token fences the completion.
 -- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
 -- Written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
 create table {history} (
@@ -76,8 +70,6 @@ alter table {history} set (lock_escalation = disable);
 create index {table}__finished on {history} (finished_at) include (popped_at);
 
 -- name: create_results
--- The results of finished messages, as JSON: what their consumers gave when they completed them. A row is there as long
--- as the message is in the history.
 -- The purge of the history deletes it: a table that OUTPUT ... INTO writes may have no trigger and no foreign key.
 create table {results} (
     id bigint not null constraint pk_{table}__results primary key clustered,
@@ -85,8 +77,6 @@ create table {results} (
 );
 
 -- name: create_keys
--- The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and until when. A row
--- is there from the push on, finished or not, until a sweep deletes it. The token names the call that took the key.
 -- Keys are stored as in create. In one transaction with the queue: a crash leaves nothing.
 create table {keys} (
     dedup_key varbinary(1020) not null constraint pk_{table}__keys__key primary key nonclustered,
@@ -97,12 +87,10 @@ create table {keys} (
 create index {table}__keys_until on {keys} (taken_until);
 
 -- name: create_expiry
--- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
 if not exists (select 1 from sys.indexes where name = '{table}__expires' and object_id = object_id('{queue}'))
     create index {table}__expires on {queue} (expires_at) include (state) where {waiting};
 
 -- name: create_expired
--- What the history of such a queue has in addition: an index by which stats counts the expired messages.
 if not exists (select 1 from sys.indexes where name = '{table}__expired' and object_id = object_id('{history}'))
     create index {table}__expired on {history} (finished_at) include (outcome) where outcome = 'expired';
 

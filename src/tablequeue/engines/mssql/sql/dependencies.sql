@@ -1,8 +1,6 @@
 -- Dependencies: messages that wait until others have left their queues.
 
 -- name: create_dependencies
--- The table of what messages wait for, shared by all queues. A row for each message that another one waits for, and one
--- with an empty on_table, the head, with the time at which the waiting message was to be ready.
 -- No lock escalation: it would stop the pushes and sweeps of other queues.
 -- Runs in one transaction: a crash leaves nothing.
 if object_id(N'{dependencies}', N'U') is null
@@ -24,14 +22,13 @@ begin
 end;
 
 -- name: drop_dependencies
--- Forget what the messages of a queue that is dropped wait for. In one transaction with the queue.
--- READPAST: a plan may look at rows of other queues, which are locked. The rows of this one no transaction has.
+-- In one transaction with the queue. READPAST: a plan may look at rows of other queues, which are locked. The rows of
+-- this one no transaction has.
 delete from {dependencies} with (rowlock, readpast, readcommittedlock) where queue = '{table}';
 
 -- name: add_dependencies
 -- Note what the messages wait for that the same transaction pushes: the rows of the JSON array :rows, heads among them.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
 insert into {dependencies} (queue, message, on_table, on_id, on_dead, delay, due)
 select '{table}', given.message, given.on_table, given.on_id, given.on_dead, given.delay, given.due
 from openjson(@rows) with (
@@ -44,9 +41,8 @@ from openjson(@rows) with (
 ) as given;
 
 -- name: existing_ids
--- Those of the JSON array :ids that are messages of the queue, or of its history. Indexes: the primary keys, sought as
--- in complete. Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for transactions that change one of these rows.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+-- Indexes: the primary keys, sought as in complete.
+-- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for transactions that change one of these rows.
 select message.id
 from {queue} as message with (forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
@@ -59,16 +55,14 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 ;
 
 -- name: awaited_tables
--- The tables for whose messages those of the queue wait, and '' if there is a head. Rows of pushes that are not
--- committed are passed over. Index: tq__dependencies_queue. Locks: shared ones while it reads.
+-- Rows of pushes that are not committed are passed over. Index: tq__dependencies_queue.
+-- Locks: shared ones while it reads.
 select distinct on_table
 from {dependencies} with (index (tq__dependencies_queue), rowlock, readpast, readcommittedlock)
 where queue = '{table}';
 
 -- name: waits_for
--- For how many messages those of the JSON array :ids wait that wait for any, as the last sweep has seen it.
 -- Index: tq__dependencies_message. Locks: none under READ_COMMITTED_SNAPSHOT; else shared ones.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 select waiting.message, sum(case when waiting.on_table <> '' then 1 else 0 end) as number
 from {dependencies} as waiting with (index (tq__dependencies_message))
 where waiting.queue = '{table}'
@@ -76,15 +70,13 @@ where waiting.queue = '{table}'
 group by waiting.message;
 
 -- name: is_awaited
--- Whether messages of any queue wait for those of this one. Index: tq__dependencies_on.
+-- Index: tq__dependencies_on.
 -- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for a push whose messages wait for some.
 select top (1) 1 as awaited
 from {dependencies} with (index (tq__dependencies_on))
 where on_table = '{table}';
 
 -- name: ended_dependencies
--- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
--- whether such a one cancels the message that waits. One that was rescheduled is no longer due at :due, and stays.
 -- The first statement passes over rows of pushes that are not committed. The second one tests again what it found:
 -- under READ_COMMITTED_SNAPSHOT a statement sees the messages as they were at its start, so that the first one may find
 -- a row whose message was pushed since then, and not the message.
@@ -92,9 +84,6 @@ where on_table = '{table}';
 -- Indexes: tq__dependencies_queue, the primary keys. Locks: shared ones while it reads. Without READ_COMMITTED_SNAPSHOT
 -- it waits for transactions that change a message that others wait for, up to the lock time-out; dependencies.py then
 -- leaves the rows for the next sweep.
-declare @n bigint = :n;
-declare @on_table varchar(128) = cast(:on_table as varchar(128));
-declare @due datetime2(6) = cast(:due as datetime2(6));
 declare @found table (id bigint not null primary key);
 insert into @found (id)
 select top (@n) waiting.id
@@ -119,22 +108,18 @@ where {has_ended}
 order by waiting.id;
 
 -- name: orphaned_dependencies
--- Up to :n rows about messages of :on_table, which was dropped. Index: tq__dependencies_queue.
--- Locks: shared ones while it reads; locked rows are passed over.
-declare @n bigint = :n;
-declare @on_table varchar(128) = cast(:on_table as varchar(128));
+-- Index: tq__dependencies_queue. Locks: shared ones while it reads; locked rows are passed over.
 select top (@n) id
 from {dependencies} with (index (tq__dependencies_queue), rowlock, readpast, readcommittedlock)
 where queue = '{table}' and on_table = @on_table
 order by id;
 
 -- name: freed_heads
--- Up to :n heads of messages that wait for nothing any more. Heads of pushes that are not committed are passed over;
--- for the other rows of a head that is committed it waits, until a sweep that deletes them has committed.
--- READCOMMITTEDLOCK in both: if one look saw the rows as they were at the start of the statement, and the other one as
--- they are, the head of a push that commits meanwhile would be found without the others.
--- Indexes: tq__dependencies_queue, tq__dependencies_message. Locks: shared ones while it reads.
-declare @n bigint = :n;
+-- Heads of pushes that are not committed are passed over; for the other rows of a head that is committed it waits,
+-- until a sweep that deletes them has committed. READCOMMITTEDLOCK in both: if one look saw the rows as they were at
+-- the start of the statement, and the other one as they are, the head of a push that commits meanwhile would be found
+-- without the others. Indexes: tq__dependencies_queue, tq__dependencies_message.
+-- Locks: shared ones while it reads.
 select top (@n) head.id
 from {dependencies} as head with (index (tq__dependencies_queue), rowlock, readpast, readcommittedlock)
 where head.queue = '{table}' and head.on_table = '' and not exists (
@@ -144,12 +129,8 @@ where head.queue = '{table}' and head.on_table = '' and not exists (
 order by head.id;
 
 -- name: free_heads
--- Make the messages due whose heads are :ids: those that are still due at :due, and so were not rescheduled.
 -- Index: the primary keys, sought as in complete. Locks: the messages, which no consumer can have. A crash leaves all
 -- or nothing.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @due datetime2(6) = cast(:due as datetime2(6));
-declare @now datetime2(6) = {now};
 update message
 set due_at = case when head.due > later.due then head.due else later.due end
 from {dependencies} as head with (forceseek)
@@ -161,12 +142,8 @@ where head.id in (select given.id from openjson(@ids) with (id bigint '$') as gi
     and message.due_at = @due and message.state in ('scheduled', 'blocked');
 
 -- name: waiting_fronts
--- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
--- them: it was redriven, and they may wait for it.
 -- Indexes: {table}__scheduled, {table}__blocked. Locks: shared ones while it reads. A message that another transaction
 -- has locked is passed over: the next sweep finds it.
-declare @n bigint = :n;
-declare @due datetime2(6) = cast(:due as datetime2(6));
 select top (@n) front.id
 from {queue} as front with (rowlock, readpast, readcommittedlock)
 where front.state = 'scheduled' and front.due_at = @due and exists (
@@ -177,8 +154,6 @@ where front.state = 'scheduled' and front.due_at = @due and exists (
 -- name: block_fronts
 -- Block those of :ids that still wait for others, and note their groups, so that promote takes the lowest id.
 -- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @due datetime2(6) = cast(:due as datetime2(6));
 update message
 set state = 'blocked'
 {note_inserted}from {queue} as message with (rowlock, forceseek)
@@ -186,8 +161,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.state = 'scheduled' and message.due_at = @due;
 
 -- name: forget_dependencies
--- Delete the rows :ids. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+-- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 delete from waiting
 from {dependencies} as waiting with (rowlock, forceseek)
 where waiting.id in (select given.id from openjson(@ids) with (id bigint '$') as given);

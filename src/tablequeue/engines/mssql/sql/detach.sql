@@ -3,8 +3,6 @@
 -- name: range_hold
 -- Lock the ranges under :token. Return the messages of :ids that they hold: those that have not left them.
 -- Indexes: {table}__token, the index of the runs by last_id. Locks: the rows.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @held table (
     id bigint not null primary key,
     first_offset bigint not null,
@@ -42,13 +40,7 @@ where place.first_id <= given.id
 -- FOR XML PATH joins ids, as in range_mark.
 -- Indexes: {table}__token, the primary keys, sought as in complete. Locks: the rows, of at most 1,000 messages. In
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @attempts int = :attempts;
-declare @max_attempts int = :max_attempts;
-declare @delay float = cast(:delay as float);
-declare @error nvarchar(max) = cast(:error as nvarchar(max));
-declare @now datetime2(6) = {now};
 declare @due datetime2(6) = {now_and_delay};
 declare @left table (
     id bigint not null primary key,
@@ -110,9 +102,6 @@ where held.token = @token and held.lease_until is not null;
 -- Indexes: {table}__token, the primary key. Locks: the rows, which range_hold has locked. In one transaction with it.
 -- A crash leaves the messages in progress until the lease expires.
 -- FOR XML PATH joins the ids: STRING_AGG would need SQL Server 2017.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @now datetime2(6) = {now};
 declare @left table (range_id bigint not null, id bigint not null, primary key (range_id, id));
 insert into @left (range_id, id)
 select held.id, given.id
@@ -147,7 +136,6 @@ where held.token = @token and held.lease_until is not null;
 -- Delete the ranges that have no message any more at or after the offset :start, but for the last one, after which the
 -- next claim begins. 1,000 a statement, each for itself: a crash leaves the others for the next call.
 -- Indexes: {table}__last, the primary key. Locks: the rows; locked rows are skipped.
-declare @start bigint = :start;
 declare @last bigint;
 declare @deleted bigint = 1000;
 select top (1) @last = id
@@ -162,8 +150,6 @@ end;
 
 -- name: range_expired
 -- Up to :n ranges whose lease has expired. Index: {table}__lease. Locks: the rows; locked rows are skipped.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 select top (@n) id
 from {ranges} with (index ({table}__lease), rowlock, readpast, updlock, readcommittedlock)
 where lease_until is not null and lease_until <= @now
@@ -174,9 +160,6 @@ order by lease_until;
 -- or dead letters if one attempt was all they had. The range is not in progress any more.
 -- Indexes: the primary keys. Locks: the rows. No statement writes more than 1,000 messages, see create. In one
 -- transaction with range_expired: a crash leaves all or nothing.
-declare @id bigint = :id;
-declare @max_attempts int = :max_attempts;
-declare @now datetime2(6) = {now};
 declare @after bigint = 0;
 declare @upto bigint;
 declare @popped_at datetime2(6);
@@ -245,8 +228,6 @@ where id = @id;
 -- A message without a group, which an older log may have, is in the group without a name.
 -- Indexes: {table}__last, the primary keys. Locks: the new rows; READPAST as in range_claim. A crash leaves all or
 -- nothing.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 declare @begins bigint;
 declare @ends bigint;
 declare @dropped bigint;

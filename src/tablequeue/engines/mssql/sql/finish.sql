@@ -1,14 +1,8 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
 -- name: complete
--- Complete the messages of the JSON array :ids that are held under :token: one statement moves them to the history, or
--- deletes them.
 -- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
 -- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
--- [keep]
-declare @now datetime2(6) = {now};
 -- [batches]
 -- Where there are batches, a trigger refuses an OUTPUT without INTO. So what is deleted next is noted here first, in
 -- one transaction with that. UPDLOCK may keep a lock of every row that it looks at, so what is held is found without
@@ -52,12 +46,8 @@ from @done as done;
 -- [end]
 
 -- name: complete_at_most_once
--- Complete the messages of the JSON array :ids that were delivered at most once under :token.
 -- Index: the primary key of the history. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan
 -- could be to scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @now datetime2(6) = {now};
 update message
 set finished_at = @now, token = null
 output inserted.id
@@ -66,21 +56,15 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.token = @token;
 
 -- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
 -- Index: the primary key. Locks: the new row. A crash before the commit keeps nothing, and completes nothing.
-declare @id bigint = :id;
-declare @result nvarchar(max) = cast(:result as nvarchar(max));
 -- [batches]
-declare @batch_id bigint = :batch_id;
 insert into {results} (id, batch_id, result) values (@id, @batch_id, @result);
 -- [else]
 insert into {results} (id, result) values (@id, @result);
 -- [end]
 
 -- name: result
--- Return the result of the message :id. Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else shared
--- ones.
-declare @id bigint = :id;
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else shared ones.
 select result from {results} where id = @id;
 
 -- name: fail
@@ -88,11 +72,6 @@ select result from {results} where id = @id;
 -- each is ready again after its delay, or a dead letter if this was its last attempt. The error is kept.
 -- Index: the primary key, sought as in complete. Locks: the rows.
 -- A crash leaves them in progress until their leases expire.
-declare @delays nvarchar(max) = cast(:delays as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @max_attempts int = :max_attempts;
-declare @error nvarchar(max) = cast(:error as nvarchar(max));
-declare @now datetime2(6) = {now};
 update message
 set state = case
         when attempts >= @max_attempts{in_time} then 'dead'{or_blocked}
@@ -109,14 +88,8 @@ inner join {queue} as message with (rowlock, forceseek) on message.id = given.id
 where message.token = @token and message.cancelled_at is null;
 
 -- name: fail_at_most_once
--- Fail the messages of the JSON array :ids that were delivered at most once under :token: they stay lost, and the
--- error is kept.
 -- Index: the primary key of the history, sought as in complete. Locks: the rows. A crash leaves all of them
 -- failed, or none.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @error nvarchar(max) = cast(:error as nvarchar(max));
-declare @now datetime2(6) = {now};
 update message
 set errors = {errors_and},
     token = null
@@ -126,14 +99,8 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.token = @token;
 
 -- name: release
--- Those of the JSON array :ids that are held under :token are released, unworked: they are ready after :delay seconds,
--- and the attempt does not count.
 -- Index: the primary key, sought as in complete. Locks: the rows.
 -- A crash leaves them in progress until the lease expires.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @delay float = cast(:delay as float);
-declare @now datetime2(6) = {now};
 declare @due datetime2(6) = {now_and_delay};
 update message
 set state = case{or_blocked} when @delay > 0 then 'scheduled' else 'ready' end,
@@ -147,13 +114,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.token = @token and message.cancelled_at is null;
 
 -- name: extend
--- Extend the leases on the messages of the JSON array :ids that are held under :token: they end :lease seconds from
--- now.
 -- Index: the primary key, sought as in complete. Locks: the rows. A crash leaves all of them extended, or none.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @lease float = cast(:lease as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 update message
 set lease_until = @until
@@ -163,12 +124,8 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.token = @token;
 
 -- name: cancel
--- Cancel the messages of the JSON array :ids. Those in progress are told to stop. The others leave the queue: they move
--- to the history as cancelled, or are deleted if the queue keeps none. Returns each message, and whether it was told.
--- Index: the primary key, sought as in complete. Locks: the rows; it waits for claims and finishes under way.
--- In one transaction: a crash leaves all or nothing.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @now datetime2(6) = {now};
+-- Returns each message, and whether it was told. Index: the primary key, sought as in complete.
+-- Locks: the rows; it waits for claims and finishes under way. In one transaction: a crash leaves all or nothing.
 declare @message table (id bigint not null primary key, told bit not null, group_key varbinary(1020) null);
 insert into @message (id, told, group_key)
 select message.id, case when message.state = 'in_progress' then 1 else 0 end, message.group_key
@@ -202,15 +159,9 @@ select group_key from @message where told = 0 group by group_key order by min(id
 select id, told from @message;
 
 -- name: cancel_held
--- The messages of the JSON array :ids that are held under :token, and were told to stop, end: they move to the history
--- as cancelled, or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is
--- kept. UPDLOCK may keep a lock of every row that it looks at, so these messages are found without it first.
--- Index: the primary key, sought as in complete. Locks: the rows. In one transaction: a crash leaves all or
--- nothing.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @error nvarchar(max) = cast(:error as nvarchar(max));
-declare @now datetime2(6) = {now};
+-- If :token is null, those whose lease has expired. :error is kept. UPDLOCK may keep a lock of every row that it looks
+-- at, so these messages are found without it first.
+-- Index: the primary key, sought as in complete. Locks: the rows. In one transaction: a crash leaves all or nothing.
 declare @held table (id bigint not null primary key);
 insert into @held (id)
 select message.id
@@ -253,32 +204,22 @@ select group_key from @message group by group_key order by min(id);
 select id from @message;
 
 -- name: told
--- Those of the messages of the JSON array :ids that are in progress and were told to stop.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that
 -- change one of these rows.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 select message.id
 from {queue} as message with (forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.cancelled_at is not null;
 
 -- name: holder
--- The token of the lease under which the message :id is in progress; none of a message that a stream has.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that
 -- change the row.
-declare @id bigint = :id;
 select lower(replace(convert(char(36), token), '-', '')) as token
 from {queue}
 where id = @id and state = 'in_progress' and lease_until is not null;
 
 -- name: reschedule
--- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
--- is ready if it is due, else scheduled. One that is blocked stays so.
 -- Index: the primary key. Locks: the row; it waits for a claim under way. A crash leaves it as it was.
-declare @id bigint = :id;
-declare @priority int = :priority;
-declare @delay float = cast(:delay as float);
-declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
 update {queue} with (rowlock, forceseek)
 set state = case

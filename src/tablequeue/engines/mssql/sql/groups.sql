@@ -1,7 +1,6 @@
 -- Groups: their tables, the heads of ordered groups, the turns of fair ones, claims of one group.
 
 -- name: create_groups
--- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
 -- The unique index keeps that promise: one message of a group at most is ready, scheduled or in progress. Those of a
 -- run are in progress together: in_run is the id of the message if it was claimed in a run, else 0. In an open run it
 -- is minus the id: such a message holds up those behind it, and not those before it. So a message becomes the head if
@@ -28,8 +27,6 @@ drop table if exists {turns};
 -- name: claim_ring
 -- The slot of a random one of up to :n groups that have something ready, in turn. A process begins behind it.
 -- Index: {table}__ready, one look for each group. Locks: shared ones while it reads; locked rows are skipped.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 {ring_of_groups}
 select top (1) slot from @ring order by newid();
 
@@ -45,7 +42,6 @@ end;
 -- name: move_ring
 -- In printed SQL only: note which group was served last, by its slot :served. If nothing was claimed, :served is null.
 -- Index: that of the state. Locks: shared ones while it reads.
-declare @served bigint = :served;
 if @served is not null exec sp_set_session_context {ring_of_session}, @served;
 
 -- name: claim_run
@@ -60,12 +56,7 @@ if @served is not null exec sp_set_session_context {ring_of_session}, @served;
 -- In one transaction. A consumer that dies leaves its messages in progress; sweep returns them when the lease has
 -- expired.
 -- [grouped]
-declare @n bigint = :n;
 declare @open bigint = :run;
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
-declare @lease float = cast(:lease as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 declare @run table (id bigint not null primary key, group_key varbinary(1020) not null);
 declare @behind table (id bigint not null primary key);
@@ -123,17 +114,10 @@ where message.id in (select run.id from @run as run) and message.state in ('read
 -- [end]
 
 -- name: claim_group
--- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Index: {table}__ready, by the slot of the group; another group may have the same slot. Locks: as claim.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
-declare @n bigint = :n;
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
-declare @lease float = cast(:lease as float);
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
 declare @slot bigint = cast(substring(hashbytes('MD5', @group), 1, 8) as bigint);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 with next as (
     select top (@n)
@@ -171,8 +155,6 @@ output
 -- no other run can begin before the commit. The second update finds a message of such a run, and gives the head the
 -- same entry in the index, which refuses it.
 -- In one transaction: a crash leaves all or nothing, and groups that were not promoted are still noted.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 declare @turn table (group_key varbinary(1020) not null);
 declare @next table (id bigint not null primary key, group_key varbinary(1020) not null);
 declare @head table (id bigint not null primary key, group_key varbinary(1020) not null);

@@ -1,9 +1,8 @@
 -- Deduplication keys.
 
 -- name: find_keys
--- Return those of the JSON array :keys that messages of the queue have, with their ids. Index: {table}__key.
+-- Index: {table}__key.
 -- Locks: none under READ_COMMITTED_SNAPSHOT; without that option it waits for transactions that push one of them.
-declare @keys nvarchar(max) = cast(:keys as nvarchar(max));
 select distinct convert(nvarchar(510), message.dedup_key) as dedup_key, message.id
 from openjson(@keys) as given
 inner join {queue} as message
@@ -11,15 +10,10 @@ inner join {queue} as message
     and message.dedup_key is not null;
 
 -- name: take_keys
--- Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or null], sorted.
--- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
 -- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
 -- Keys whose time is over are deleted first. If another transaction takes one between the look (READCOMMITTEDLOCK, as
 -- in push) and the insert, the primary key refuses the insert (error 2627), and the transaction is tried again.
 -- In one transaction with the push: a crash takes none.
-declare @taken nvarchar(max) = cast(:taken as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @now datetime2(6) = {now};
 declare @free table (dedup_key varbinary(1020) not null primary key, seconds float not null);
 insert into @free (dedup_key, seconds)
 select given.dedup_key, coalesce(cast(json_value(entry.value, '$[1]') as float), {unique_for})
@@ -43,13 +37,10 @@ where not exists (
 );
 
 -- name: end_keys
--- Messages lose those of the keys whose time is over: :taken is a JSON array of [key, ...]. A push that takes them can
--- follow. Returns the ids of the messages, which stay as they are otherwise.
--- Indexes: {table}__key, the primary key of {keys}. Locks: the messages. It waits for another transaction that takes a
--- key, or that finishes its message; READCOMMITTEDLOCK: the look at {keys} does so under READ_COMMITTED_SNAPSHOT too.
--- In one transaction with the push: a crash changes nothing.
-declare @taken nvarchar(max) = cast(:taken as nvarchar(max));
-declare @now datetime2(6) = {now};
+-- Returns the ids of the messages, which stay as they are otherwise. Indexes: {table}__key, the primary key of {keys}.
+-- Locks: the messages. It waits for another transaction that takes a key, or that finishes its message;
+-- READCOMMITTEDLOCK: the look at {keys} does so under READ_COMMITTED_SNAPSHOT too. In one transaction with the push: a
+-- crash changes nothing.
 update message
 set dedup_key = null
 output inserted.id
@@ -65,12 +56,8 @@ where not exists (
 );
 
 -- name: name_keys
--- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
--- id is free again: a message of the queue has got it meanwhile. The time of a key begins with the push, which came
--- after take_keys. That of a message which has moved here began before, so the later end counts.
 -- Indexes: the primary keys. Locks: the rows, which this transaction has.
 -- In one transaction with the push: a crash takes none.
-declare @taken nvarchar(max) = cast(:taken as nvarchar(max));
 update taken
 set id = given.id,
     taken_until = case when pushed.until > taken.taken_until then pushed.until else taken.taken_until end
@@ -95,11 +82,7 @@ inner join {keys} as taken with (rowlock) on taken.dedup_key = given.dedup_key
 where taken.id is null;
 
 -- name: taken_keys
--- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of
--- arrays with a key.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else shared ones.
-declare @taken nvarchar(max) = cast(:taken as nvarchar(max));
-declare @now datetime2(6) = {now};
 select convert(nvarchar(510), taken.dedup_key) as dedup_key, taken.id
 from openjson(@taken) as entry
 cross apply (
@@ -111,8 +94,6 @@ where taken.taken_until > @now;
 -- name: forget_keys
 -- Delete up to :n keys whose time is over.
 -- Index: {table}__keys_until. Locks: the rows. A crash leaves all or nothing.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 with over_keys as (
     select top (@n) dedup_key, taken_until
     from {keys} with (index ({table}__keys_until), rowlock, readpast, updlock, readcommittedlock)

@@ -18,9 +18,6 @@ select top ({concurrency}) row_number() over (order by (select null))
 from sys.all_columns as one cross join sys.all_columns as other;
 
 -- name: create_rate
--- The rate of a queue that limits how many messages are claimed, in one row that each claim locks. `step`: microseconds
--- between two messages; `burst`: how many may be claimed at once. `spent_until`: the time when `burst` of them may be
--- claimed again. A claim of n messages moves it by n steps, from now on if it is past.
 -- Runs in one transaction: a crash leaves nothing.
 create table {rate} (
     id int not null constraint pk_{table}__rate primary key clustered,
@@ -43,10 +40,7 @@ from sys.all_columns as one cross join sys.all_columns as other;
 create index {table}__working on {queue} (slot, lease_until) include (state) where state = 'in_progress';
 
 -- name: create_group_rates
--- The rate of each group of a queue that limits how many messages of a group are claimed: a row for each group that has
--- spent some of it, by its slot. `spent_until`: as in create_rate. A row of the past means what no row means, so it can
--- be deleted. Whoever changes a row has locked the stripe of the group.
--- Runs in one transaction: a crash leaves nothing.
+-- Whoever changes a row has locked the stripe of the group. Runs in one transaction: a crash leaves nothing.
 create table {group_rates} (
     slot bigint not null constraint pk_{table}__group_rates primary key clustered,
     spent_until datetime2(6) not null
@@ -55,9 +49,7 @@ alter table {group_rates} set (lock_escalation = disable);
 create index {table}__spent on {group_rates} (spent_until);
 
 -- name: grant_rate
--- How many messages the rate allows now, and the time of that now. It waits for other claims.
--- Index: the primary key. Locks: the row, until the transaction ends.
-declare @now datetime2(6) = {now};
+-- It waits for other claims. Index: the primary key. Locks: the row, until the transaction ends.
 select
     case
         when spent_until > @now then burst - (datediff_big(microsecond, @now, spent_until) + step - 1) / step
@@ -73,7 +65,6 @@ where id = 1;
 -- The first statement may not skip a message that another transaction has locked: it is still in progress. Without
 -- READ_COMMITTED_SNAPSHOT it waits until that one ends.
 -- Index: the primary keys. Locks: the places, until the transaction ends; locked ones are skipped.
-declare @n bigint = :n;
 -- Of the closed places, those whose message is in progress: as many free ones, the first, are passed over.
 declare @closed bigint = (
     select count(*)
@@ -99,20 +90,14 @@ inner loop join {slots} as place with (rowlock, readpast, updlock, readcommitted
 option (force order);
 
 -- name: note_slots
--- Note in each place of :places, which the transaction has locked, the message that it has claimed.
 -- Index: the primary key. Locks: the rows. In one transaction with the claim: after a crash none is noted.
-declare @places nvarchar(max) = cast(:places as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 update place
 set message = noted.message, token = @token
 from {slots} as place with (rowlock, forceseek)
 join openjson(@places) with (slot int, message bigint) as noted on place.slot = noted.slot;
 
 -- name: spend_rate
--- Spend the rate of :number messages, which the transaction has claimed.
 -- Index: the primary key. Locks: the row. In one transaction with the claim: after a crash nothing is spent.
-declare @number bigint = :number;
-declare @now datetime2(6) = {now};
 update {rate}
 set spent_until = dateadd(
     microsecond, cast(@number * step - @number * step / 60000000 * 60000000 as int), dateadd(
@@ -122,11 +107,9 @@ set spent_until = dateadd(
 where id = 1;
 
 -- name: spend_group_rates
--- Spend the rates of :by_group for the messages that the transaction has claimed: their slots, with a number for each.
 -- It has locked the stripes of these groups. The first statement adds the rows that are missing.
 -- Index: the primary key. Locks: the rows. In one transaction with the claim: after a crash nothing is spent.
 declare @groups nvarchar(max) = cast(:by_group as nvarchar(max));
-declare @now datetime2(6) = {now};
 insert into {group_rates} (slot, spent_until)
 select given.slot, @now
 from openjson(@groups) with (slot bigint, number bigint) as given
@@ -144,10 +127,9 @@ from openjson(@groups) with (slot bigint, number bigint) as given
 inner loop join {group_rates} as rate with (rowlock, forceseek) on rate.slot = given.slot;
 
 -- name: resize_slots
--- Give a queue {concurrency} places, which had another number. Messages in progress keep theirs: a place that is one
--- too many is closed until its message is finished.
--- Locks: all places, until the transaction ends; it waits for the claims that have locked some.
--- Runs in one transaction: a crash leaves the places as they were.
+-- Messages in progress keep theirs: a place that is one too many is closed until its message is finished.
+-- Locks: all places, until the transaction ends; it waits for the claims that have locked some. Runs in one
+-- transaction: a crash leaves the places as they were.
 declare @last bigint = {concurrency};
 update {slots} with (rowlock, readcommittedlock) set message = message;
 delete place
@@ -166,9 +148,7 @@ from (
 where not exists (select 1 from {slots} as place where place.slot = number.slot);
 
 -- name: change_rate
--- Give a queue another rate. What was spent stays spent: as many messages as before may be claimed less than the burst.
 -- Index: none, it is one row. Locks: the row; it waits for claims. A crash leaves the rate as it was.
-declare @now datetime2(6) = {now};
 declare @wait bigint = (
     select cast(ceiling({step} * case
         when spent_until <= @now then 0.0
@@ -189,26 +169,19 @@ set spent_until = dateadd(
 where id = 1;
 
 -- name: drop_stripes
--- Drop what the claims of a queue with limits for each group lock.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists {stripes};
 
 -- name: forget_rate
--- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
--- A whole burst may be claimed then. Index: the primary key. Locks: the row; a locked one is skipped.
-declare @now datetime2(6) = {now};
+-- Index: the primary key. Locks: the row; a locked one is skipped.
 update {rate} with (rowlock, readpast, updlock, readcommittedlock)
 set spent_until = @now
 output inserted.spent_until
 where id = 1 and spent_until > @now and datediff_big(microsecond, @now, spent_until) > burst * step + 60000000;
 
 -- name: forget_rates
--- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
 -- Index: {table}__spent. Locks: the rows; locked ones are skipped.
 -- A claim that comes meanwhile waits for the end of this statement, and adds its row again.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 declare @late bigint = cast({group_burst} as bigint) * {group_step} + 60000000;
 with over_rates as (
     select top (@n) slot, spent_until
@@ -224,9 +197,8 @@ delete from over_rates
 output deleted.slot;
 
 -- name: close_slots
--- Close a place for each message in progress that has none: it was claimed by a consumer that did not know of the limit
--- yet. Remove the closed places whose message is no longer in progress.
--- Index: the primary keys, {table}__in_progress. Locks: the rows. A crash leaves some of it for the next time.
+-- Remove the closed places whose message is no longer in progress. Index: the primary keys, {table}__in_progress.
+-- Locks: the rows. A crash leaves some of it for the next time.
 declare @first bigint = 0;
 delete place
 from {slots} as place with (rowlock, readcommittedlock)

@@ -3,14 +3,7 @@
 -- name: put_back
 -- Put back, as a dead letter, a message that was taken in this transaction and whose payload cannot be read.
 -- Index: the primary key. Locks: the row. A crash before the commit leaves it where it was before it was taken.
-declare @id bigint = :id;
 declare @attempts int = :attempts;
-declare @priority int = :priority;
-declare @pushed_at datetime2(6) = cast(:pushed_at as datetime2(6));
-declare @due datetime2(6) = cast(:due as datetime2(6));
-declare @popped_at datetime2(6) = cast(:popped_at as datetime2(6));
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
-declare @key varbinary(1020) = convert(varbinary(1020), cast(:key as nvarchar(510)));
 set identity_insert {queue} on;
 insert into {queue} (
     {queue_row without token lease_until producer}
@@ -23,7 +16,6 @@ values (
 set identity_insert {queue} off;
 
 -- name: forget
--- Delete a message from the history that was taken in this transaction and is put back; see put_back.
 -- Index: the primary key. Locks: the row. A crash before the commit leaves it where it was before it was taken.
 delete from {history} with (rowlock) where id = cast(:id as bigint);
 
@@ -34,8 +26,6 @@ delete from {history} with (rowlock) where id = cast(:id as bigint);
 -- Indexes: {table}__scheduled, {table}__in_progress, forced as in claim. Locks: the rows; locked rows are skipped. Each
 -- of the two leaves all or nothing in a crash.
 -- name: sweep.due
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 with due as (
     select top (@n) id, state
     from {queue} with (index ({table}__scheduled), rowlock, readpast, updlock, readcommittedlock)
@@ -47,9 +37,6 @@ set state = 'ready'
 output inserted.id, inserted.state;
 go
 -- name: sweep.expired
-declare @n bigint = :n;
-declare @max_attempts int = :max_attempts;
-declare @now datetime2(6) = {now};
 declare @error nvarchar(max) = N'lease expired';
 with expired as (
     select top (@n)
@@ -70,15 +57,9 @@ set state = case
 {note_inserted}output inserted.id, inserted.state;
 
 -- name: move_dead
--- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
--- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
--- key. The key is free again: a message of {target} may have the same. If {target} is grouped, they are blocked there,
--- with a note for its promote.
--- Index: the primary key, sought as in complete. Locks: the rows, of at most 1,000 messages. In one transaction
--- with the failure: a crash leaves the message in progress.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @origin nvarchar(512) = cast(:origin as nvarchar(512));
-declare @now datetime2(6) = {now};
+-- If {target} is grouped, they are blocked there, with a note for its promote.
+-- Index: the primary key, sought as in complete. Locks: the rows, of at most 1,000 messages. In one transaction with
+-- the failure: a crash leaves the message in progress.
 insert into {target} (
     {queue_row without id token lease_until dedup_key}
 )
@@ -98,11 +79,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.state = 'dead';
 
 -- name: expire
--- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become
--- dead letters: nothing else could show them.
 -- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 -- [none]
 declare @error nvarchar(max) = N'expired';
 -- [keep batches]
@@ -157,10 +134,7 @@ set state = 'dead',
 -- [end]
 
 -- name: redrive
--- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
 -- Index: {table}__dead. Locks: the rows. A crash leaves all of a batch done, or nothing.
-declare @n bigint = :n;
-declare @after bigint = :after;
 with letters as (
     select top (@n) id, state, attempts, due_at, group_key{expires_at}
     from {queue} with (index ({table}__dead), rowlock, readpast, updlock, readcommittedlock)
@@ -177,9 +151,7 @@ set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
 {note_inserted}output inserted.id;
 
 -- name: redrive_ids
--- Those of the JSON array :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key, sought as in complete. Locks: the rows. A crash leaves all or nothing.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 update message
 -- [dependencies]
 set state = case when {still_waits of=message} then '{pushed_scheduled}' else '{pushed_ready}' end, attempts = 0,
@@ -193,13 +165,11 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.state = 'dead';
 
 -- name: move_back
--- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
--- the keys that they had. The first batch finds and locks them, as move does, and the others move them. One of them may
--- be the head of its group in {target}: then the group needs another one, so it is noted.
--- Index: the primary key, sought as in complete. Locks: the rows, of at most 1,000 messages; locked rows are
--- skipped. A crash leaves all moved, or none.
+-- The first batch finds and locks them, as move does, and the others move them. One of them may be the head of its
+-- group in {target}: then the group needs another one, so it is noted.
+-- Index: the primary key, sought as in complete. Locks: the rows, of at most 1,000 messages; locked rows are skipped.
+-- A crash leaves all moved, or none.
 -- name: move_back.find
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @free table (id bigint not null primary key);
 insert into @free (id)
 select message.id
@@ -212,7 +182,6 @@ where message.id in (select free.id from @free as free)
     and message.state in ('ready', 'scheduled', 'blocked', 'dead');
 go
 -- name: move_back.insert
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 insert into {queue} (
     {queue_row without id token lease_until}
 )
@@ -227,7 +196,6 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 order by id;
 go
 -- name: move_back.delete
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 delete from message
 {note_from_target}from {target} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
@@ -236,7 +204,6 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 -- Delete up to :n messages that are {state}.
 -- Index: {table}__{state}, in its own order: all of them go in the end. Bounded, and locked rows are skipped, so that
 -- no consumer waits. What was deleted before a crash stays deleted.
-declare @n bigint = :n;
 -- [batches]
 -- Where there are batches, a trigger refuses an OUTPUT without INTO.
 declare @gone table (id bigint not null primary key, group_key varbinary(1020) null);
@@ -259,8 +226,7 @@ select id from @gone;
 -- [end]
 
 -- name: purge_ids
--- Delete those of the JSON array :ids that are {state}. Index: the primary key, sought as in complete.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+-- Index: the primary key, sought as in complete.
 -- [batches]
 -- Where there are batches, a trigger refuses an OUTPUT without INTO.
 declare @gone table (id bigint not null primary key, group_key varbinary(1020) null);
@@ -284,9 +250,6 @@ select id from @gone;
 -- name: purge_history
 -- Delete up to :n messages from the history that were finished, or lost, :age seconds ago or longer.
 -- Index: {table}__finished. Locks: the rows of one bounded batch; locked rows are skipped.
-declare @n bigint = :n;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @before datetime2(6) = {now_less_age};
 -- [results]
 declare @gone table (id bigint not null primary key);
@@ -299,7 +262,6 @@ with gone as (
 delete from gone
 -- [not results]
 output deleted.id;
--- [end]
 -- [results]
 output deleted.id into @gone (id);
 delete from {results} where id in (select id from @gone);
@@ -307,16 +269,13 @@ select id from @gone;
 -- [end]
 
 -- name: purge_history_ids
--- Delete the messages of the JSON array :ids from the history. Index: the primary key, sought as in complete.
--- Locks: the rows of one bounded batch.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+-- Index: the primary key, sought as in complete. Locks: the rows of one bounded batch.
 -- [results]
 declare @gone table (id bigint not null primary key);
 -- [end]
 delete from message
 -- [not results]
 output deleted.id
--- [end]
 -- [results]
 output deleted.id into @gone (id)
 -- [end]

@@ -1,10 +1,6 @@
 -- Moves of messages to another queue, and between databases.
 
 -- name: create_moving
--- Where the messages are that leave for a queue of another database, until they are there: no consumer finds them, and
--- only the move changes them. The token names the transaction that set them aside. A target has the table too: what
--- comes is in it within a transaction.
--- And what has come to this queue: the id that each message had, its token, and the id that it has here.
 -- No lock escalation: it would stop other moves.
 -- Made at the first such move, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 if object_id(N'{moving}', N'U') is null
@@ -30,16 +26,11 @@ begin
 end;
 
 -- name: move
--- Move those of the JSON array :ids that no consumer holds, dead letters among them, from {source} to this
--- queue, in the order of their ids. They keep all but their ids and states: what is due later is scheduled, and a dead
--- letter stays one.
 -- A new id is missing for each whose key a message of this queue has; then the caller rolls back. The identities rise
 -- in the order of the select, as in push_many. UPDLOCK may keep a lock of every row that it looks at, so the messages
 -- that no consumer holds are found without it first.
 -- Indexes: the primary keys, sought as in complete; {table}__key. Locks: the rows. In one transaction: a crash
 -- leaves each message in one of the queues. The answer has the group for the notes of promote.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @now datetime2(6) = {now};
 declare @free table (id bigint not null primary key);
 declare @moved table (id bigint not null primary key, group_key varbinary(1020) null);
 declare @pushed table (id bigint not null primary key);
@@ -85,26 +76,20 @@ select id, cast(1 as bit), null from @pushed;
 -- Lock up to :n messages with ids above :after, up to :high, that no consumer holds, in the order of their ids. One
 -- statement for all states: a message whose state changes meanwhile is not passed over.
 -- Index: the primary key. Locks: the rows; it waits for claims and takes under way. A crash leaves nothing.
-declare @n bigint = :n;
-declare @after bigint = :after;
-declare @high bigint = :high;
 select top (@n) id, convert(nvarchar(510), group_key) as group_key, convert(nvarchar(510), dedup_key) as dedup_key
 from {queue} with (rowlock, updlock, readcommittedlock, forceseek)
 where id > @after and id <= @high and state <> 'in_progress'
 order by id;
 
 -- name: busy_groups
--- The groups that have a message in progress: what is behind it stays.
 -- Index: {table}__in_progress. Locks: none under READ_COMMITTED_SNAPSHOT.
 select distinct convert(nvarchar(510), group_key) as group_key from {queue}
 where state = 'in_progress'
 option (recompile);
 
 -- name: set_aside
--- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
 -- Index: the primary key, sought as in complete. Locks: the rows. In one transaction: a crash leaves all in the
 -- queue, or all aside.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token char(32) = cast(:token as char(32));
 insert into {moving} (
     {queue_row without lease_until}, expires_at
@@ -119,10 +104,7 @@ from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
 
 -- name: aside
--- The first :n messages that were set aside, with ids above :after.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT.
-declare @n bigint = :n;
-declare @after bigint = :after;
 select top (@n)
     {live_columns without lease_until finished_at}, token, expires_at
 from {moving}
@@ -130,17 +112,13 @@ where id > @after
 order by id;
 
 -- name: forget_aside
--- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
 -- Index: the primary key. Locks: the rows. A crash leaves them, and the next move finds that they are there.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 delete from message
 from {moving} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
 
 -- name: find_moved
--- Those of :ids that have come from other databases: the id that each had, its token, and its id here.
 -- Index: the primary key. Locks: shared ones while it reads.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 select message.id, message.token, message.new_id
 from {moved} as message with (readcommittedlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
@@ -149,7 +127,6 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
 -- Put the messages of another database in the JSON array :rows where move finds them, in the transaction in which it
 -- moves them into this queue.
 -- Locks: the rows. A crash before the commit leaves nothing.
-declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
 insert into {moving} (
     {queue_row without lease_until}, expires_at
 )
@@ -182,7 +159,6 @@ from openjson(@rows) with (
 -- Note the messages of the JSON array :rows that came from another database: the id that each had, its token,
 -- and its id here. If two moves bring the same one at once, the primary key refuses the second.
 -- In one transaction with move: a crash leaves both, or none.
-declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
 insert into {moved} (id, token, new_id)
 select given.id, given.token, given.new_id
 from openjson(@rows) with (
@@ -195,7 +171,6 @@ from openjson(@rows) with (
 -- Copy the messages of the JSON array :rows, of the history of another database, into this one, under
 -- new ids.
 -- In one transaction with note_moved: a crash leaves both, or none.
-declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
 insert into {history} (
     {history_row without token}, outcome
 )

@@ -1,8 +1,6 @@
 -- The position of a subscription and its progress: read it, and move it.
 
 -- name: range_floor
--- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins.
 -- Indexes: {table}__lease, {table}__last. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it is refused
 -- (error 1222) while a transaction is finishing a range, which may be rolled back; topics.py says what then.
 select top (1)
@@ -12,23 +10,15 @@ from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
 
 -- name: range_seek
--- Let the next claim begin at :start. The row has no messages. Index: none. Locks: the new row; range_wait comes before
--- it.
-declare @start bigint = :start;
-declare @now datetime2(6) = {now};
+-- The row has no messages. Index: none. Locks: the new row; range_wait comes before it.
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (@start, @start - 1, 0, 0, @now, @now);
 
 -- name: range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
--- 1,000 a statement; see create. Each is asked again when it is locked: a consumer may have had one since it was found.
--- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
--- skipped, and range_remaining finds them. In one transaction with range_seek.
-declare @start bigint = :start;
-declare @force bit = :force;
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more. 1,000
+-- a statement; see create. Each is asked again when it is locked: a consumer may have had one since it was found.
+-- Indexes: the primary keys, runs by last_id; all detached messages are read.
+-- Locks: the rows; locked rows are skipped, and range_remaining finds them. In one transaction with range_seek.
 declare @deleted bigint = 1000;
 declare @number bigint = 0;
 declare @gone table (id bigint not null primary key);
@@ -67,22 +57,15 @@ if @granted < 0
     throw 51000, N'tablequeue: other consumers are claiming from this subscription', 1;
 
 -- name: range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
-declare @start bigint = :start;
-declare @now datetime2(6) = {now};
 update held
 set lease_until = @now
 from {ranges} as held with (rowlock, readpast, readcommittedlock)
 where held.lease_until > @now and held.last_offset >= @start;
 
 -- name: range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
 -- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all detached messages are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
-declare @start bigint = :start;
 select
     (select count_big(*) from {ranges} where lease_until is not null and last_offset >= @start)
     + (
@@ -97,20 +80,13 @@ select
     ) as remaining;
 
 -- name: range_position
--- The offset at which the next claim of a subscription begins; and of the last range or seek, its number and its
--- consumer, null of a seek. Index: {table}__last. Locks: none that lasts.
+-- Index: {table}__last. Locks: none that lasts.
 select top (1) last_offset + 1 as position, id, consumer
 from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
 
 -- name: range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. Indexes: {table}__last, {table}__lease.
--- Locks: range_wait comes before it, so that it sees the last claim.
-declare @start bigint = :start;
-declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
+-- Indexes: {table}__last, {table}__lease. Locks: range_wait comes before it, so that it sees the last claim.
 declare @begun datetime2(6) = {now_less_age};
 declare @next bigint;
 declare @in_progress bigint;
@@ -126,13 +102,9 @@ where @next < @start and @in_progress = 0;
 select @in_progress as in_progress;
 
 -- name: range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
 -- Indexes: {table}__last, {table}__lease, the primary keys.
 -- Locks: none under READ_COMMITTED_SNAPSHOT, but for the two READCOMMITTEDLOCK that wait for a claim. Without that
 -- option it waits for transactions that finish messages. READPAST passes over messages in flight.
-declare @now datetime2(6) = {now};
 declare @next bigint;
 declare @end bigint;
 declare @last bigint;
@@ -188,15 +160,9 @@ select
     ) as oldest_age;
 
 -- name: range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
 -- Indexes: the primary keys.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
-declare @n bigint = :n;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @since datetime2(6) = {now_less_age};
 declare @spans table (
     range_id bigint not null,

@@ -1,8 +1,6 @@
 -- Progress of messages: what the consumers of messages in progress report of their work.
 
 -- name: create_progress
--- What consumers reported of their claims: the last report of each. A row is shown only while its claim is held, and
--- deleted later by forget_progress.
 -- Made at the first report, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 if object_id(N'{progress}', N'U') is null
 begin
@@ -18,15 +16,9 @@ begin
 end;
 
 -- name: report_progress
--- Keep the report on the message :id, if it is in progress under :token. The answer is a row, if it was kept.
--- If two threads insert the first report of one claim at once, the primary key refuses the second one (error 2627),
--- which tries again.
--- Indexes: the primary keys. Locks: the report, which nobody else writes. A crash leaves the report before.
-declare @id bigint = :id;
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @fraction float = cast(:fraction as float);
-declare @detail nvarchar(max) = cast(:detail as nvarchar(max));
-declare @now datetime2(6) = {now};
+-- The answer is a row, if it was kept. If two threads insert the first report of one claim at once, the primary key
+-- refuses the second one (error 2627), which tries again. Indexes: the primary keys.
+-- Locks: the report, which nobody else writes. A crash leaves the report before.
 declare @kept int;
 update report
 set fraction = @fraction, detail = @detail, reported_at = @now
@@ -45,10 +37,8 @@ end;
 select @kept as kept where @kept > 0;
 
 -- name: reported_progress
--- The last reports on those of the messages of the JSON array :ids that are in progress, and their attempts.
 -- Indexes: the primary keys. Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for transactions that change one
 -- of these rows.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 select message.id, report.fraction, report.detail, report.reported_at, message.attempts
 from {queue} as message with (forceseek)
 inner join {progress} as report with (forceseek) on report.id = message.id and report.token = message.token
@@ -56,13 +46,11 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.state = 'in_progress';
 
 -- name: forget_progress
--- Delete up to :n reports of claims that are not held any more. None of them is ever held again.
 -- The second statement tests again what the first one found: under READ_COMMITTED_SNAPSHOT a statement sees the
 -- messages as they were at its start, and the first one may find a report of a claim that began since then.
 -- Indexes: the primary keys; it reads the whole table of the reports. Locks: the reports; locked ones are skipped.
 -- Without READ_COMMITTED_SNAPSHOT it waits for transactions that change a message on which there is a report, up to the
 -- lock time-out; progress.py then leaves the reports for the next time. A crash leaves all or nothing.
-declare @n bigint = :n;
 declare @old table (id bigint not null, token uniqueidentifier not null, primary key (id, token));
 insert into @old (id, token)
 select top (@n) report.id, report.token

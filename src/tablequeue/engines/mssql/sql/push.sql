@@ -1,24 +1,14 @@
 -- Pushes into a queue.
 
 -- name: push
--- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
--- Index: {table}__key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key
--- waits for another transaction that is pushing the same one. If two transactions look at the same moment, the unique
--- index refuses the second insert (error 2601), and messages.py returns that the key is taken.
+-- Nothing is pushed if a live message has its :key. Index: {table}__key, for the key only. READCOMMITTEDLOCK: under
+-- READ_COMMITTED_SNAPSHOT too, the look at the key waits for another transaction that is pushing the same one. If two
+-- transactions look at the same moment, the unique index refuses the second insert (error 2601), and messages.py
+-- returns that the key is taken.
 -- A crash before the commit leaves nothing.
-declare @payload {payload_type} = cast(:payload as {payload_type});
-declare @headers nvarchar(max) = cast(:headers as nvarchar(max));
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @priority int = :priority;
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
-declare @key varbinary(1020) = convert(varbinary(1020), cast(:key as nvarchar(510)));
-declare @delay float = cast(:delay as float);
-declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
 -- [expires]
 declare @expires float = coalesce(cast(:expires as float), {expires});
--- [batches]
-declare @batch_id bigint = :batch_id;
 -- [end]
 insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{extra})
 {note_inserted}output inserted.id
@@ -36,18 +26,9 @@ where @key is null
 -- INSERT ... SELECT ... ORDER BY assigns the identities in that order. OUTPUT returns them in any order, so the caller
 -- sorts the ids to match them with the messages.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-declare @payloads nvarchar(max) = cast(:payloads as nvarchar(max));
-declare @headers nvarchar(max) = cast(:headers as nvarchar(max));
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @priority int = :priority;
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
-declare @delay float = cast(:delay as float);
-declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
 -- [expires]
 declare @expires float = coalesce(cast(:expires as float), {expires});
--- [batches]
-declare @batch_id bigint = :batch_id;
 -- [end]
 insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{extra})
 output inserted.id
@@ -66,12 +47,6 @@ order by cast(batch.[key] as int);
 -- Index: {table}__key. Locks: a row waits for another transaction that is pushing the same key. If one pushes the key
 -- between the look and the insert, the unique index refuses the insert (error 2601), and all of it is tried again.
 -- In one transaction: a crash leaves nothing.
-declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @now datetime2(6) = {now};
--- [batches]
-declare @batch_id bigint = :batch_id;
--- [end]
 declare @batch table (
     place int not null primary key,
     payload {payload_type} not null,

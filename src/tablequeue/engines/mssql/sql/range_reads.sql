@@ -6,8 +6,6 @@
 -- Indexes: the primary keys, that of the runs by last_id.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
-declare @n bigint = :n;
-declare @after bigint = :after;
 declare @spans table (low bigint not null primary key, high bigint not null, sure bigint not null);
 insert into @spans (low, high, sure)
 select span.low, span.high, case when span.messages > 0 then span.high - span.low + 1 else 0 end
@@ -43,12 +41,9 @@ from (
 order by id;
 
 -- name: range_peek_in_progress
--- The first :n messages of the log with an id above :after that ranges in progress hold.
 -- Indexes: {table}__lease, the primary keys.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
-declare @n bigint = :n;
-declare @after bigint = :after;
 select top (@n)
     {history_columns with
         state = state
@@ -74,12 +69,9 @@ from (
 order by id;
 
 -- name: range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
 -- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
-declare @id bigint = :id;
 declare @offset bigint;
 declare @position bigint;
 declare @consumer nvarchar(512);
@@ -127,7 +119,6 @@ where @offset is null or @offset >= @position
 -- Indexes: those of the states, {table}__last, {table}__lease, the primary keys; one entry of each, and one for each
 -- hole.
 -- Locks: none that lasts. READPAST passes over messages in flight, and over what others are finishing.
-declare @now datetime2(6) = {now};
 select
     case
         when paused.until is not null then datediff_big(microsecond, @now, paused.until) / 1e6
@@ -174,9 +165,6 @@ from (select max(until) as until from {paused} where name = '{table}' and until 
 -- Indexes: the primary keys, {table}__lease, that of the runs by last_id.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
-declare @n bigint = :n;
-declare @low bigint = :low;
-declare @high bigint = :high;
 declare @spans table (low bigint not null primary key, high bigint not null, sure bigint not null);
 insert into @spans (low, high, sure)
 select span.low, span.high, case when span.messages > 0 then span.high - span.low + 1 else 0 end
@@ -242,7 +230,6 @@ where place = 1
 order by id desc;
 
 -- name: range_live_bounds
--- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
 -- Indexes: the primary keys, {table}__lease.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
@@ -260,20 +247,10 @@ from (
 where low <= high;
 
 -- name: range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys; all ranges are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
 -- READPAST passes over messages in flight.
-declare @n bigint = :n;
-declare @low bigint = :low;
-declare @high bigint = :high;
-declare @since datetime2(6) = cast(:since as datetime2(6));
-declare @until datetime2(6) = cast(:until as datetime2(6));
-declare @final bit = :final;
 declare @reach bigint;
 declare @spans table (
     range_id bigint not null,
@@ -340,12 +317,8 @@ where place = 1
 order by id desc;
 
 -- name: range_finished_bounds
--- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
--- messages of the subscription's history that were: no other id has such a message.
 -- Indexes: the primary keys, {table}__finished; all ranges are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
-declare @since datetime2(6) = cast(:since as datetime2(6));
-declare @until datetime2(6) = cast(:until as datetime2(6));
 select min(low) as low, max(high) as high
 from (
     select low, high

@@ -1,16 +1,12 @@
 -- The tables and functions of a subscription's ranges of the log.
 
 -- name: create_ranges
--- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
--- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. left_ids, a JSON array, are the messages that have left it, the last at
 -- finished_at: completed before the others; or detached, and in apart_ids, too. A range that is finished has no
 -- left_ids. When its lease expires, the messages that have not left it are detached, without being in apart_ids.
 -- {table}__last is what a claim reads of the last range. No other statement changes its columns, so a claim does not
 -- wait for a transaction that completes a range, and stays open.
 -- Runs in one transaction: a crash leaves nothing.
-declare @start bigint = :start;
-declare @now datetime2(6) = {now};
 create table {ranges} (
     id bigint identity (1, 1) not null constraint pk_{table}__ranges primary key clustered,
     first_offset bigint not null,

@@ -21,11 +21,6 @@ select case when @granted >= 0 then 1 else 0 end as granted;
 -- than @ends, and nothing is claimed.
 -- Indexes: {table}__last, the primary keys. The messages are read after the commit: they do not change.
 -- A consumer that dies leaves its range in progress; sweep detaches its messages when the lease has expired.
-declare @n bigint = :n;
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
-declare @lease float = cast(:lease as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'{ranges}'));
@@ -74,10 +69,8 @@ inner join {log} as message with (forceseek, readcommittedlock) on message.id be
 order by piece.first_offset, message.id;
 
 -- name: range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready. Indexes: {table}__lease, those of the states; one entry of each.
--- Locks: none that lasts. READPAST passes over what others are finishing.
-declare @now datetime2(6) = {now};
+-- Indexes: {table}__lease, those of the states; one entry of each. Locks: none that lasts. READPAST passes over what
+-- others are finishing.
 select
     case
         when exists (
@@ -101,12 +94,7 @@ select
     end as ready;
 
 -- name: range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
 -- Index: {table}__token. Locks: the row. A crash leaves it in progress until its lease expires.
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @number bigint = :number;
-declare @sum bigint = :sum;
-declare @now datetime2(6) = {now};
 update held
 set finished_at = @now, lease_until = null
 output inserted.id
@@ -119,10 +107,6 @@ where held.token = @token and held.lease_until is not null
 -- Returns these messages.
 -- Indexes: {table}__token, the index of the runs by last_id, the primary key. Locks: the rows. A crash leaves all
 -- extended, or none.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @lease float = cast(:lease as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 declare @found table (range_id bigint not null, id bigint not null, primary key (range_id, id));
 insert into @found (range_id, id)

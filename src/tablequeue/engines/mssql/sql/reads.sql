@@ -1,11 +1,8 @@
 -- Reads of a queue and of its history.
 
 -- name: peek
--- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__{state}.
--- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
--- transactions that change a row.
-declare @n bigint = :n;
-declare @after bigint = :after;
+-- Index: {table}__{state}. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
+-- and it waits for transactions that change a row.
 select top (@n)
     {live_columns}
 from {queue}
@@ -13,10 +10,8 @@ where state = '{state}' and id > @after
 order by id;
 
 -- name: find
--- One message of the queue, whatever its state.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
 -- and it waits for transactions that change a row.
-declare @id bigint = :id;
 select
     {live_columns}
 from {queue}
@@ -26,11 +21,8 @@ where id = @id;
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected. For waiting consumers.
 -- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Locks: none under
 -- READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that change one of these rows.
-declare @now datetime2(6) = {now};
--- [group_limited]
 -- [group_limited]
 {until_group}
--- [end]
 -- [end]
 select
     case
@@ -67,12 +59,8 @@ select
 from (select max(until) as until from {paused} where name = '{table}' and until > @now) as paused;
 
 -- name: history
--- The last :n finished messages with ids from :low to :high, highest id first. Index: the primary key.
--- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
--- transactions that change a row.
-declare @n bigint = :n;
-declare @low bigint = :low;
-declare @high bigint = :high;
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
+-- and it waits for transactions that change a row.
 select top (@n)
     {history_columns}
 from {history}
@@ -80,20 +68,13 @@ where id between @low and @high
 order by id desc;
 
 -- name: history_bounds
--- The lowest and the highest id in the history.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
 -- and it waits for transactions that change a row.
 select (select min(id) from {history}) as low, (select max(id) from {history}) as high;
 
 -- name: lost
--- The first :n messages with ids above :after that were claimed at most once, :age seconds ago or longer, and
--- not completed.
 -- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
 -- reads, and it waits for transactions that change a row.
-declare @n bigint = :n;
-declare @after bigint = :after;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @before datetime2(6) = {now_less_age};
 select top (@n)
     {history_columns}
@@ -105,7 +86,6 @@ order by id;
 -- Counts by state, each from its filtered index, and the age in seconds of the first ready message.
 -- Under READ_COMMITTED_SNAPSHOT all counts are of one moment, and it takes no locks. Without that option each count has
 -- a moment of its own, and it waits for transactions that change a row.
-declare @now datetime2(6) = {now};
 select
     (select count_big(*) from {queue} where state = 'ready') as ready,
     (select count_big(*) from {queue} where state = 'scheduled') as scheduled,
@@ -134,12 +114,8 @@ from (
 ) as counts;
 
 -- name: stats_lost
--- How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by producer and
--- consumer.
 -- Index: {table}__finished, of which it reads what has no time. Locks: none under READ_COMMITTED_SNAPSHOT. Without that
 -- option: shared locks while it reads, and it waits for transactions that change a row.
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @before datetime2(6) = {now_less_age};
 select producer, consumer, count_big(*) as lost
 from {history}
@@ -147,13 +123,8 @@ where finished_at is null and popped_at <= @before
 group by producer, consumer;
 
 -- name: stats_finished
--- Of the last :n messages that were completed less than :age seconds ago, the last one first: producer, consumer,
--- seconds of wait and of run, attempts, and how many seconds ago each was completed.
 -- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
 -- reads, and it waits for transactions that change a row.
-declare @n bigint = :n;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @since datetime2(6) = {now_less_age};
 select top (@n)
     producer,
@@ -167,14 +138,8 @@ where finished_at > @since and finished_at <= @now and outcome is null
 order by finished_at desc;
 
 -- name: stats_failed
--- The failed attempts of less than :age seconds ago, the consumer of each and how many seconds ago it was: of up to
--- :live messages of each state in the queue, and of the last :n that left it since then.
 -- Indexes: those of the states; {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without
 -- that option: shared locks while it reads, and it waits for transactions that change a row.
-declare @n bigint = :n;
-declare @live bigint = :live;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @since datetime2(6) = {now_less_age};
 select error.consumer, datediff_big(microsecond, error.failed_at, @now) / 1e6 as ago
 from (
@@ -202,14 +167,9 @@ cross apply openjson(message.errors) with (consumer nvarchar(512) '$.consumer', 
 where error.failed_at > @since and error.failed_at <= @now;
 
 -- name: stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids, live or not. Returns
--- the producer, how many seconds ago, and the number of messages.
 -- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
 -- transactions that change a row.
-declare @n bigint = :n;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @since datetime2(6) = {now_less_age};
 select producer, datediff_big(microsecond, pushed_at, @now) / 1e6 as ago, count_big(*) as pushed
 from (
@@ -229,18 +189,14 @@ where pushed_at > @since and pushed_at <= @now
 group by producer, pushed_at;
 
 -- name: stats_expired
--- How many messages of the history expired, of the last 100,000. Index: {table}__expired. Locks: none.
+-- Index: {table}__expired. Locks: none.
 select count_big(*) as expired from (
     select top (100000) finished_at from {history} where outcome = 'expired'
 ) as few;
 
 -- name: live
--- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
 -- and it waits for transactions that change a row.
-declare @n bigint = :n;
-declare @low bigint = :low;
-declare @high bigint = :high;
 select top (@n)
     {live_columns}
 from {queue}
@@ -248,21 +204,13 @@ where id between @low and @high
 order by id desc;
 
 -- name: live_bounds
--- The lowest and the highest id of the messages in a queue.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
 -- and it waits for transactions that change a row.
 select (select min(id) from {queue}) as low, (select max(id) from {queue}) as high;
 
 -- name: finished
--- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
--- highest first.
 -- Indexes: the primary key, {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared
 -- locks while it reads, and it waits for transactions that change a row.
-declare @n bigint = :n;
-declare @low bigint = :low;
-declare @high bigint = :high;
-declare @since datetime2(6) = cast(:since as datetime2(6));
-declare @until datetime2(6) = cast(:until as datetime2(6));
 select top (@n)
     {history_columns}
 from {history}
@@ -270,24 +218,15 @@ where id between @low and @high and finished_at >= @since and finished_at < @unt
 order by id desc;
 
 -- name: finished_bounds
--- The lowest and the highest id of the messages that were finished from :since on and before :until.
 -- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
 -- reads, and it waits for transactions that change a row.
-declare @since datetime2(6) = cast(:since as datetime2(6));
-declare @until datetime2(6) = cast(:until as datetime2(6));
 select min(id) as low, max(id) as high
 from {history}
 where finished_at >= @since and finished_at < @until;
 
 -- name: archivable
--- Up to :n messages with ids from :low to :high that were finished at :until or earlier, lowest id first, each with its
--- result.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads,
 -- and it waits for transactions that change a row.
-declare @n bigint = :n;
-declare @low bigint = :low;
-declare @high bigint = :high;
-declare @until datetime2(6) = cast(:until as datetime2(6));
 select top (@n)
     {history_columns},
     -- [results]
@@ -300,8 +239,6 @@ where id between @low and @high and finished_at <= @until
 order by id;
 
 -- name: holding
--- The consumers that hold messages: how many, when each claimed the first and the last of them, and when the last lease
--- of it ends. Of a range of a topic's log all messages count until it is finished.
 -- Indexes: {table}__in_progress; {table}__lease. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared
 -- locks while it reads, and it waits for transactions that change a row.
 -- RECOMPILE: a filtered index serves a literal, which PARAMETERIZATION FORCED would else replace.

@@ -1,8 +1,6 @@
 -- Staged messages of many processes: write, publish, delete.
 
 -- name: create_staged
--- Where the tasks of a bulk write from many processes put their messages before all of them are pushed at once
--- (publish), and the last batch of each writer that numbers its batches, so that a repeated one adds nothing.
 -- Clustered on the write, in the order in which it is pushed: each write reads and deletes a range of its own, and
 -- waits for none. Not unique: two attempts at a part have the same places. The second index finds keys that are there
 -- twice.
@@ -35,11 +33,6 @@ end;
 -- name: stage
 -- Stage the messages in the JSON array :rows, of the part :part of the write :write.
 -- Locks: none that another transaction waits for. After a crash the staged messages stay for a day, invisible.
-declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
-declare @write varchar(255) = cast(:write as varchar(255));
-declare @attempt varchar(255) = cast(:attempt as varchar(255));
-declare @part int = :part;
-declare @now datetime2(6) = {now};
 insert into {staged} (
     write_id, attempt, part, place, priority, due_at, staged_at, group_key, dedup_key, headers, payload
 )
@@ -58,10 +51,7 @@ from openjson(@rows) with (
 ) as given;
 
 -- name: staged_count
--- How many messages the JSON array :attempts of the write :write staged. Index: {table}__staged_order, the range of the
--- write. Locks: none that another write waits for.
-declare @write varchar(255) = cast(:write as varchar(255));
-declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
+-- Index: {table}__staged_order, the range of the write. Locks: none that another write waits for.
 declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
 insert into @given (attempt)
 select distinct cast(entry.value as char(32))
@@ -71,12 +61,9 @@ from {staged}
 where write_id = @write and attempt in (select attempt from @given);
 
 -- name: staged_taken
--- Up to 100 keys of what the JSON array :attempts of the write :write staged that messages have already, or that are
--- there twice. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at a key waits for another transaction
--- that is pushing the same one.
--- Indexes: {table}__staged_key, {table}__key. Locks: shared ones while it reads.
-declare @write varchar(255) = cast(:write as varchar(255));
-declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
+-- READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at a key waits for another transaction that is pushing
+-- the same one. Indexes: {table}__staged_key, {table}__key.
+-- Locks: shared ones while it reads.
 declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
 insert into @given (attempt)
 select distinct cast(entry.value as char(32))
@@ -100,12 +87,10 @@ from (
 order by taken.dedup_key;
 
 -- name: writer_advance
--- Advance the writer :writer to :batch. Returns a row, or none if that batch was written before. READCOMMITTEDLOCK:
--- under READ_COMMITTED_SNAPSHOT too, the look waits for a transaction that inserts the same writer. If two look at the
--- same moment, the primary key refuses the second insert (error 2627), which is tried again.
+-- Returns a row, or none if that batch was written before. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the
+-- look waits for a transaction that inserts the same writer. If two look at the same moment, the primary key refuses
+-- the second insert (error 2627), which is tried again.
 -- Index: the primary key. Locks: the row, until the transaction ends, in which publish follows.
-declare @writer varbinary(1020) = convert(varbinary(1020), cast(:writer as nvarchar(510)));
-declare @batch bigint = :batch;
 insert into {writers} (writer, batch)
 select @writer, -1
 where not exists (
@@ -117,25 +102,17 @@ output inserted.batch
 where writer = @writer and batch < @batch;
 
 -- name: writer_last
--- Read the number of the last batch of the writer :writer. Index: the primary key. Locks: none that lasts.
-declare @writer varbinary(1020) = convert(varbinary(1020), cast(:writer as nvarchar(510)));
+-- Index: the primary key. Locks: none that lasts.
 select batch from {writers} where writer = @writer;
 
 -- name: publish
--- Push what the JSON array :attempts of the write :write staged, in the order of their parts. Returns the number.
--- A message whose key is taken, even by an earlier one of them, is left out; the caller counts the others.
--- One statement for all of them, unlike push_many: it locks rows that no other transaction can see yet, the locks last
--- until the commit in any case, and they are not escalated.
--- If another transaction pushes one of the keys between the look (READCOMMITTEDLOCK, as in push) and the insert, the
--- unique index refuses the insert (error 2601), and the transaction is tried again.
--- Indexes: {table}__staged_order, {table}__staged_key, {table}__key.
--- One transaction with writer_advance: a crash publishes none.
-declare @write varchar(255) = cast(:write as varchar(255));
-declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
+-- Returns the number. A message whose key is taken, even by an earlier one of them, is left out; the caller counts the
+-- others. One statement for all of them, unlike push_many: it locks rows that no other transaction can see yet, the
+-- locks last until the commit in any case, and they are not escalated. If another transaction pushes one of the keys
+-- between the look (READCOMMITTEDLOCK, as in push) and the insert, the unique index refuses the insert (error 2601),
+-- and the transaction is tried again. Indexes: {table}__staged_order, {table}__staged_key, {table}__key. One
+-- transaction with writer_advance: a crash publishes none.
 declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
-declare @now datetime2(6) = {now};
 -- [expires]
 declare @expires float = coalesce(cast(:expires as float), {expires});
 -- [end]
@@ -166,11 +143,7 @@ select rowcount_big() as pushed;
 -- Returns the number. One statement for all of them, as publish.
 -- Index: {table}__staged_order. Locks: none that another transaction waits for.
 -- One transaction with writer_advance: a crash publishes none.
-declare @write varchar(255) = cast(:write as varchar(255));
-declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
 declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @now datetime2(6) = {now};
 insert into @given (attempt)
 select distinct cast(entry.value as char(32))
 from openjson(@attempts) as entry;
@@ -182,14 +155,11 @@ order by part, place;
 select rowcount_big() as pushed;
 
 -- name: unstage
--- Delete what the write :write staged, published or not, and what any write left behind a day ago or earlier.
 -- In steps, because the locks of a statement are not escalated: a statement for a million messages takes three million
 -- locks, and may run out of memory for them (error 1204). In a transaction of its own each step releases them.
 -- Index: {table}__staged_order, the range of the write; then it reads the whole table, which holds the writes under way
 -- only, and passes over what others are staging: two that waited for each other's rows would deadlock.
 -- Locks: the rows that go. A crash leaves them for the next write.
-declare @write varchar(255) = cast(:write as varchar(255));
-declare @now datetime2(6) = {now};
 declare @step int = 1000;
 declare @deleted int = @step;
 while @deleted = @step

@@ -1,7 +1,6 @@
 -- Streams: claims that a batch can be read from again.
 
 -- name: streams
--- The streams of a queue, by name, with the number of messages in progress of each.
 -- Index: the primary key; {table}__in_progress, forced as in claim, of which it reads what has no lease.
 -- RECOMPILE: no variable is here, and PARAMETERIZATION FORCED would put one in the place of the filter's literal.
 -- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for streams that are claiming or completing.
@@ -17,9 +16,6 @@ order by streams.stream
 option (recompile);
 
 -- name: create_streams
--- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
--- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
--- `failures`: how often that batch was begun, and which of its messages fail, with their errors, as JSON.
 -- The name is the bytes of its text, as a key is (see create), and too long for a clustered key.
 -- Made when the first stream begins, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 if object_id(N'{streams}', N'U') is null
@@ -34,33 +30,21 @@ if object_id(N'{streams}', N'U') is null
     );
 
 -- name: stream_open
--- Begin a new run of the stream :stream, which fences the run before it.
 -- If two open a new one at once, the primary key refuses the second one (error 2627), which tries again.
 -- Index: the primary key. Locks: the row. A crash before the commit leaves the run before as it was.
-declare @stream varbinary(1020) = convert(varbinary(1020), cast(:stream as nvarchar(510)));
 update {streams} with (rowlock) set epoch = epoch + 1 where stream = @stream;
 if @@rowcount = 0
     insert into {streams} (stream, epoch, batch, completed, failures) values (@stream, 1, 0, 0, N'{}');
 
 -- name: stream_lock
--- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
 -- READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, it waits for the one before, and reads what that has committed.
 -- Index: the primary key. Locks: the row.
-declare @stream varbinary(1020) = convert(varbinary(1020), cast(:stream as nvarchar(510)));
 select epoch, batch, completed, lower(replace(convert(char(36), token), '-', '')) as token, failures
 from {streams} with (rowlock, updlock, readcommittedlock)
 where stream = @stream;
 
 -- name: stream_set
--- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
--- completed.
 -- Index: the primary key. Locks: the row. A crash before the commit leaves it where it was, and its messages too.
-declare @stream varbinary(1020) = convert(varbinary(1020), cast(:stream as nvarchar(510)));
-declare @batch bigint = :batch;
-declare @completed bigint = :completed;
-declare @claim uniqueidentifier = cast(:claim as uniqueidentifier);
-declare @failures nvarchar(max) = cast(:failures as nvarchar(max));
-declare @now datetime2(6) = {now};
 update {streams} with (rowlock)
 set batch = @batch,
     completed = @completed,
@@ -70,16 +54,10 @@ set batch = @batch,
 where stream = @stream;
 
 -- name: stream_claim
--- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
--- they stay with the stream until it completes the batch, or the batch is released.
 -- Index: {table}__ready, and hints, as in claim. A stream does not wait for the head of a strict queue either: nothing
 -- behind a head is ready. Locks: the rows; rows that another claim has locked are skipped.
 -- In one transaction with stream_set: after a crash none is claimed.
-declare @n bigint = :n;
 declare @high bigint = coalesce(cast(:high as bigint), 9223372036854775807);
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
-declare @now datetime2(6) = {now};
 -- [fair]
 {in_turn up_to_high}
 -- [end]
@@ -90,7 +68,6 @@ with next as (
     from {queue} with (index ({table}__ready), rowlock, readpast, updlock, readcommittedlock)
     where {claimable} and id <= @high
     order by {order_by}
-    -- [end]
     -- [fair]
     , slot
     from {queue} with (forceseek, rowlock, readpast, updlock, readcommittedlock)
@@ -111,7 +88,6 @@ output inserted.id{of_inserted};
 -- The ids of the messages in progress under :token, which is a stream's and has no lease, in no order.
 -- Index: {table}__in_progress, forced as in claim, of which it reads what has no lease.
 -- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for other streams that are claiming.
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 select id
 from {queue} with (index ({table}__in_progress))
 where state = 'in_progress' and lease_until is null and token = @token;
@@ -120,8 +96,6 @@ where state = 'in_progress' and lease_until is null and token = @token;
 -- Read the messages of the JSON array :ids that are in progress under :token.
 -- Index: the primary key, sought as in complete. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option:
 -- shared locks while it reads, and it waits for transactions that change a row.
-declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 select
     {live_columns}
 from {queue} as message with (forceseek)

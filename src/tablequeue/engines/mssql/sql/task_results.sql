@@ -1,10 +1,7 @@
 -- Results of tasks, and chords: tasks whose results together are given to another one.
 
 -- name: create_task_results
--- The results, by the keys that a result backend gives them; the chords; and the parts of chords that have returned.
--- A result with a final_until is not replaced before that time. A chord is complete when it has as many parts as its
--- size and what was added. No lock escalation: it would stop other tasks.
--- Runs in one transaction: a crash leaves nothing.
+-- No lock escalation: it would stop other tasks. Runs in one transaction: a crash leaves nothing.
 if object_id(N'{task_results}', N'U') is null
 begin
     create table {task_results} (
@@ -51,10 +48,6 @@ end;
 -- second one (error 2627), which tries again.
 -- Index: the primary key. Locks: the row. A crash leaves all or nothing.
 declare @id varchar(64) = cast(:key as varchar(64));
-declare @body varbinary(max) = cast(:body as varbinary(max));
-declare @expires float = cast(:expires as float);
-declare @success bit = :success;
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_expires};
 update {task_results} with (rowlock)
 set body = @body, until = @until, final_until = case when @success = 1 then @until end
@@ -68,12 +61,8 @@ if @@rowcount = 0
 -- Note that a part of a chord has returned, once, unless the chord has ended. If two sessions insert the same part at
 -- once, the primary key refuses the second one (error 2627), which tries again.
 -- Index: the primary keys. Locks: the row. A crash leaves all or nothing.
-declare @chord varchar(64) = cast(:chord as varchar(64));
 declare @part varchar(64) = cast(:member as varchar(64));
-declare @place int = :place;
 declare @body varbinary(max) = cast(:returned as varbinary(max));
-declare @expires float = cast(:expires as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_expires};
 insert into {chord_parts} (chord, part, place, body, until)
 select @chord, @part, @place, @body, @until
@@ -83,26 +72,19 @@ where not exists (select 1 from {chords} as chord where chord.id = @chord and ch
     );
 
 -- name: read_results
--- The results with the keys of the JSON array :keys that have not expired. Index: the primary key.
+-- Index: the primary key.
 -- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for a session that stores one of them.
-declare @keys nvarchar(max) = cast(:keys as nvarchar(max));
-declare @now datetime2(6) = {now};
 select result.id, result.body
 from {task_results} as result with (forceseek)
 where result.id in (select given.id from openjson(@keys) with (id varchar(64) '$') as given) and result.until > @now;
 
 -- name: forget_result
--- Delete a result. Index: the primary key. Locks: the row. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the row. A crash leaves all or nothing.
 declare @id varchar(64) = cast(:key as varchar(64));
 delete from {task_results} with (rowlock) where id = @id;
 
 -- name: open_chord
--- Begin a chord, or begin it again, without the parts of the time before; :body is what is sent when it is complete.
 -- Index: the primary keys. Locks: the rows. In one transaction: a crash leaves all or nothing.
-declare @chord varchar(64) = cast(:chord as varchar(64));
-declare @body varbinary(max) = cast(:body as varbinary(max));
-declare @expires float = cast(:expires as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_expires};
 delete from {chord_parts} with (rowlock) where chord = @chord;
 update {chords} with (rowlock)
@@ -113,13 +95,10 @@ if @@rowcount = 0
     values (@chord, @body, @until);
 
 -- name: size_chord
--- Set the number of parts. If two sessions insert the same chord at once, the primary key refuses the second one (error
--- 2627), which tries again.
+-- If two sessions insert the same chord at once, the primary key refuses the second one (error 2627), which tries
+-- again.
 -- Index: the primary key. Locks: the row. A crash leaves all or nothing.
-declare @chord varchar(64) = cast(:chord as varchar(64));
 declare @size int = :number;
-declare @expires float = cast(:expires as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_expires};
 update {chords} with (rowlock)
 set size = @size, ended = 0, token = null, lease_until = null, until = @until
@@ -129,12 +108,9 @@ if @@rowcount = 0
     values (@chord, @size, @until);
 
 -- name: add_to_chord
--- Count one more part. If two sessions insert the same chord at once, the primary key refuses the second one (error
--- 2627), which tries again.
+-- If two sessions insert the same chord at once, the primary key refuses the second one (error 2627), which tries
+-- again.
 -- Index: the primary key. Locks: the row. A crash leaves all or nothing.
-declare @chord varchar(64) = cast(:chord as varchar(64));
-declare @expires float = cast(:expires as float);
-declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_expires};
 update {chords} with (rowlock) set added = added + 1 where id = @chord;
 if @@rowcount = 0
@@ -142,13 +118,8 @@ if @@rowcount = 0
     values (@chord, 1, @until);
 
 -- name: claim_chord
--- Claim a chord that is complete, for :lease seconds, unless another claim of it lasts. Of two parts that return at the
--- same time, the one that commits last sees both.
--- Index: the primary keys. Locks: the row, until the end of the statement. A crash leaves all or nothing.
-declare @chord varchar(64) = cast(:chord as varchar(64));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @lease float = cast(:lease as float);
-declare @now datetime2(6) = {now};
+-- Of two parts that return at the same time, the one that commits last sees both. Index: the primary keys.
+-- Locks: the row, until the end of the statement. A crash leaves all or nothing.
 declare @until datetime2(6) = {now_and_lease};
 update chord
 set token = @token, lease_until = @until
@@ -158,18 +129,12 @@ where chord.id = @chord and chord.ended = 0 and {has_all_parts}
     and (chord.token = @token or chord.lease_until is null or chord.lease_until <= @now);
 
 -- name: chord_parts
--- What the parts of a chord have returned, in their order. Index: the primary key. Locks: none under
--- READ_COMMITTED_SNAPSHOT; else it waits for a part that returns.
-declare @chord varchar(64) = cast(:chord as varchar(64));
+-- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for a part that returns.
 select body from {chord_parts} where chord = @chord order by place, part;
 
 -- name: complete_chords
--- Up to :n chords after :after_chord that are complete and not claimed: what completed them was killed before it could
--- claim them, or before it had ended them. Index: tq__chords_open. Locks: shared ones while it reads; locked rows are
--- passed over.
-declare @n bigint = :n;
+-- Index: tq__chords_open. Locks: shared ones while it reads; locked rows are passed over.
 declare @after varchar(64) = cast(:after_chord as varchar(64));
-declare @now datetime2(6) = {now};
 select top (@n) chord.id, chord.body
 from {chords} as chord with (index (tq__chords_open), rowlock, readpast, readcommittedlock)
 where chord.ended = 0 and chord.id > @after and chord.body is not null and {has_all_parts}
@@ -177,27 +142,19 @@ where chord.ended = 0 and chord.id > @after and chord.body is not null and {has_
 order by chord.id;
 
 -- name: end_chord
--- End a chord that is held under :token: it has no parts any more, and takes none.
 -- Index: the primary keys. Locks: the rows. One transaction with what is sent then: a crash leaves all or nothing.
-declare @chord varchar(64) = cast(:chord as varchar(64));
-declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 update {chords} with (rowlock)
 set ended = 1, body = null, token = null
 output inserted.id
 where id = @chord and token = @token;
 
 -- name: forget_parts
--- Delete the parts of a chord that has ended, in the transaction of end_chord. A part that is not committed yet is
--- passed over, and expires. Index: the primary key.
-declare @chord varchar(64) = cast(:chord as varchar(64));
+-- A part that is not committed yet is passed over, and expires. Index: the primary key.
 delete from {chord_parts} with (rowlock, readpast, readcommittedlock) where chord = @chord;
 
 -- name: expire_results
--- Delete up to :n results that have expired, as many chords, and as many parts of chords without a newer part.
 -- Indexes: tq__task_results_until, tq__chords_until, tq__chord_parts_until. Locks: the rows, but no locked ones.
 -- Each statement commits by itself.
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 with expired as (
     select top (@n) id
     from {task_results} with (index (tq__task_results_until), rowlock, readpast, updlock, readcommittedlock)
@@ -207,8 +164,6 @@ with expired as (
 delete from expired
 output deleted.id;
 go
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 with expired as (
     select top (@n) id
     from {chords} as chord with (index (tq__chords_until), rowlock, readpast, updlock, readcommittedlock)
@@ -220,8 +175,6 @@ with expired as (
 delete from expired
 output deleted.id;
 go
-declare @n bigint = :n;
-declare @now datetime2(6) = {now};
 with expired as (
     select top (@n) chord, part
     from {chord_parts} as old with (index (tq__chord_parts_until), rowlock, readpast, updlock, readcommittedlock)

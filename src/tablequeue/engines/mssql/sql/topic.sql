@@ -1,13 +1,7 @@
 -- The log of a topic: push, give offsets, read, trim.
 
 -- name: topic_push
--- Push one message to the log.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-declare @payload {payload_type} = cast(:payload as {payload_type});
-declare @headers nvarchar(max) = cast(:headers as nvarchar(max));
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
-declare @now datetime2(6) = {now};
 insert into {log} (payload, headers, producer, group_key, pushed_at)
 output inserted.id
 values (@payload, @headers, @producer, @group, @now);
@@ -16,11 +10,6 @@ values (@payload, @headers, @producer, @group, @now);
 -- Push a batch of messages, in the order of the JSON array :payloads: all of them, or none. The ids rise in that order,
 -- and OUTPUT returns them in any order; see push_many.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-declare @payloads nvarchar(max) = cast(:payloads as nvarchar(max));
-declare @headers nvarchar(max) = cast(:headers as nvarchar(max));
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
-declare @now datetime2(6) = {now};
 insert into {log} (payload, headers, producer, group_key, pushed_at)
 output inserted.id
 select {payload_of_value}, @headers, @producer, @group, @now
@@ -31,9 +20,6 @@ order by cast(batch.[key] as int);
 -- Push a batch of messages, each with a group and headers of its own, in the order of the JSON array :rows; as
 -- topic_push_many.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
-declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
-declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
-declare @now datetime2(6) = {now};
 insert into {log} (payload, headers, producer, group_key, pushed_at)
 output inserted.id
 select {payload_of_row}, given.headers, @producer, convert(varbinary(1020), given.group_key), @now
@@ -83,8 +69,8 @@ if @quiet = 1
         );
 
 -- name: topic_bounds
--- The first offset of the log, and the one after the last. Index: the primary key of the runs. Locks: none under
--- READ_COMMITTED_SNAPSHOT. Without that option it waits for a session that sequences.
+-- Index: the primary key of the runs. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for a
+-- session that sequences.
 select
     (select min(first_offset) + 1 from {runs}) as first,
     (select top (1) first_offset + last_id - first_id + 1 from {runs} order by first_offset desc) as after_last;
@@ -93,7 +79,6 @@ select
 -- When the message was pushed that has the highest id up to the offset :start. These times never go back, so that one
 -- can search by them, though a message that was committed late comes after younger ones.
 -- Indexes: the primary keys. Locks: as topic_bounds.
-declare @start bigint = :start;
 select message.pushed_at
 from (
     select
@@ -132,7 +117,6 @@ order by piece.first_offset, message.id;
 -- What the log has: the number of its messages, the bytes as the database knows them, and the seconds since the first
 -- message was pushed. Messages in holes are not counted.
 -- Indexes: the primary keys, that of the runs by last_id. Locks: as range_stats.
-declare @now datetime2(6) = {now};
 declare @last bigint;
 select top (1) @last = last_id
 from {runs} with (readpast, readcommittedlock)
@@ -167,7 +151,6 @@ if @granted < 0
 -- for all that read the log, and others wait behind it. It was not tried on a server.
 -- Indexes: the primary keys. Locks: that of sequencing, then the messages and two runs.
 -- In one transaction: a crash leaves all or nothing.
-declare @start bigint = :start;
 declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue sequence ', object_id(N'{log}'));
 declare @gone bigint;
@@ -210,13 +193,8 @@ commit transaction;
 select @deleted as deleted;
 
 -- name: topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it.
 -- Locks: none that lasts. READPAST passes over messages in flight.
-declare @n bigint = :n;
-declare @age float = cast(:age as float);
-declare @now datetime2(6) = {now};
 declare @since datetime2(6) = {now_less_age};
 select producer, datediff_big(microsecond, pushed_at, @now) / 1e6 as ago, count_big(*) as pushed
 from (

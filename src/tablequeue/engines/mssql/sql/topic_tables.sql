@@ -1,7 +1,6 @@
 -- The tables and functions of a topic.
 
 -- name: create_topic
--- The log of a topic. Its rows are never changed.
 -- Identities are given before commits. So the offset of a message, which says when it became visible, is in the runs:
 -- a run is ids without a gap that were all committed when a session looked, and an offset is first_offset + id -
 -- first_id. The run with the lowest offset is the last message that was dropped; at first 0, which never was. The holes
@@ -129,12 +128,11 @@ begin
 end;
 
 -- name: create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
 alter table {log} add constraint ck_{table}__grouped check (group_key is not null);
 
 -- name: drop_topic
--- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
+-- In one transaction: a crash leaves all or nothing.
 drop procedure if exists {log}__sequence;
 drop table if exists {holes};
 drop table if exists {runs};

@@ -1,12 +1,11 @@
 -- Batches: messages with a callback, which is pushed when all of them are finished.
 
 -- name: create_batches
--- What a queue with batches has in addition: each message may name its batch. An index shows which messages of a batch
--- are left, by their states. A message that is completed takes its membership with it, so that a completion costs
--- nothing more. A trigger counts those that leave the queue in another way, or after they were told to stop.
--- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
--- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
--- DELIMITER is for the client programs: there are semicolons inside the trigger.
+-- An index shows which messages of a batch are left, by their states. A message that is completed takes its membership
+-- with it, so that a completion costs nothing more. A trigger counts those that leave the queue in another way, or
+-- after they were told to stop. All queues share the table of the batches, and that of the counts, whose rows are only
+-- appended: nobody waits there. open_in is the table of the queue while the batch is open. The numbers of a batch are
+-- final once it has ended. DELIMITER is for the client programs: there are semicolons inside the trigger.
 -- A crash before the end leaves tables that are not in the catalogue: see create. When a queue is altered, it leaves
 -- what a queue without batches does not use, and the next alter makes the rest.
 alter table {queue} add column batch_id bigint, add key {table}__batch (batch_id, state, id);
@@ -42,31 +41,25 @@ create trigger {queue}__withdrawn after delete on {queue} for each row
 delimiter ;
 
 -- name: create_batch_results
--- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
 -- It commits by itself: a crash leaves both or nothing.
 alter table {results} add column batch_id bigint, add key results_batch (batch_id, id);
 
 -- name: open_batch
--- Open a batch of so many messages, which are pushed in the same transaction.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
 insert into {batches} (queue, open_in, on_dead, then_push, failed_push, pushed, opened_at)
 values ('{table}', '{table}', :on_dead, :then_push, :failed_push, :pushed, {now});
 
 -- name: batch_of
--- The batch of the message :id, which is held under :token. No completion of the message commits before this
--- transaction, so the batch has a message all the time, and cannot end.
 -- Index: the primary key. Locks: the row. A crash leaves everything as it was.
 select batch_id from {queue} where id = :id and token = :token for update;
 
 -- name: batches_of
--- The batches of the messages of :ids that are held under :token and are in one. This transaction completes them next.
 -- Index: the primary key. Locks: none. A crash leaves everything as it was.
 select message.id, message.batch_id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 where message.batch_id is not null;
 
 -- name: forget_batches
--- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
 -- Looks without locks, and changes by what the looks have found: nobody waits for an open transaction.
 -- Indexes: ended, the primary key; the counts, which are few, are read whole. Locks: the rows.
 -- A crash leaves some for the next time.

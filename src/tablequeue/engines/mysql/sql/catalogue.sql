@@ -25,10 +25,6 @@ where table_schema = {database} and table_name = substring_index(:table, '.', -1
 select count(*) from information_schema.schemata where schema_name = {database};
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
--- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
--- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- The identity of the database, in one row: see renew_identity.
 -- Under the creator's lock. Like every DDL it commits by itself; the catalogue comes last, so a
 -- crash leaves it whole, or none.
 create table if not exists {identity} (
@@ -50,8 +46,6 @@ create table if not exists {catalogue} (
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
 
 -- name: renew_identity
--- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
--- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
 -- Locks: the row. A crash leaves the old one.
 update {identity} set id = replace(uuid(), '-', '');
 
@@ -88,13 +82,11 @@ order by t.table_comment not like 'tablequeue: results of %';
 insert ignore into {dropped} (name) values ('{table}');
 
 -- name: pause
--- Hand out no message of the queue until the time :until. Claims that have begun still end.
 -- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
 insert into {paused} (name, until) values ('{table}', :until)
 on duplicate key update until = values(until);
 
 -- name: limit_waits
--- Until the end, give up after a second if another transaction has a table: all who come later wait behind this wait.
 -- name: limit_waits.begin
 set @tq_lock_wait_timeout = @@session.lock_wait_timeout, session lock_wait_timeout = 1;
 -- name: limit_waits.end

@@ -112,8 +112,6 @@ limit :n
 for update skip locked;
 
 -- name: take
--- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
--- queue keeps no history, delete them.
 -- Index: {claim_index}, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
 -- rollback puts all of them back, a crash before the commit too.
 -- name: take.lock

@@ -1,13 +1,12 @@
 -- The tables of a queue: create and drop.
 
 -- name: create
--- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
--- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
--- the order of their ids. A claim changes one index entry.
--- Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation of both servers does so.
--- JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an object.
--- Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but has a
--- comment with the name of its queue. The next create drops it (`leftovers`) and begins again.
+-- There are no partial indexes here, so one index has all states: sweep_at is the time at which a message in it must be
+-- looked at (due, or its lease expired), and null where there is none, so that those are in the order of their ids. A
+-- claim changes one index entry. Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation
+-- of both servers does so. JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an
+-- object. Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but
+-- has a comment with the name of its queue. The next create drops it (`leftovers`) and begins again.
 create table {queue} (
     id bigint not null auto_increment primary key,
     state enum({states})
@@ -56,8 +55,6 @@ alter table {queue}
     add key {table}__ready (waiting, {ready_index});
 
 -- name: create_history
--- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
--- its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table {history} (
@@ -73,8 +70,6 @@ create table {history} (
     comment = 'tablequeue: history of {table}';
 
 -- name: create_results
--- The results of finished messages, as JSON: what their consumers gave when they completed them. A row is there as long
--- as the message is in the history.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table {results} (
     id bigint not null primary key,
@@ -84,8 +79,6 @@ create table {results} (
     comment = 'tablequeue: results of {table}';
 
 -- name: create_keys
--- The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and until when. A row
--- is there from the push on, finished or not, until a sweep deletes it. The token names the call that took the key.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table {keys} (
     dedup_key varbinary(1020) not null primary key,
@@ -96,10 +89,8 @@ create table {keys} (
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: keys of {table}';
 
 -- name: create_expiry
--- What a queue whose messages expire has in addition: an index by which the sweep finds those whose time is over.
 -- There are no partial indexes here: the state comes first.
 alter table {queue} add key {table}__expires (state, expires_at);
 
 -- name: create_expired
--- What the history of such a queue has in addition: an index by which stats counts the expired messages.
 alter table {history} add key {table}__expired (outcome, finished_at);

@@ -1,8 +1,6 @@
 -- Dependencies: messages that wait until others have left their queues.
 
 -- name: create_dependencies
--- The table of what messages wait for, shared by all queues. A row for each message that another one waits for, and one
--- with an empty on_table, the head, with the time at which the waiting message was to be ready.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table if not exists {dependencies} (
     id bigint not null auto_increment primary key,
@@ -19,7 +17,7 @@ create table if not exists {dependencies} (
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: what messages wait for';
 
 -- name: existing_ids
--- Those of :ids that are messages of the queue, or of its history. Indexes: the primary keys. Locks: none.
+-- Indexes: the primary keys. Locks: none.
 select message.id from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 -- [keep]
 union all
@@ -28,7 +26,6 @@ select message.id from {given} straight_join {history} as message force index (p
 ;
 
 -- name: waits_for
--- For how many messages those of :ids wait that wait for any, as the last sweep has seen it.
 -- Index: message. Locks: none.
 select waiting.message, count(case when waiting.on_table <> '' then 1 end)
 from {given}
@@ -36,8 +33,6 @@ straight_join {dependencies} as waiting on waiting.queue = '{table}' and waiting
 group by waiting.message;
 
 -- name: ended_dependencies
--- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
--- whether such a one cancels the message that waits. One that was rescheduled is no longer due at :due, and stays.
 -- Indexes: queue, the primary keys. Locks: none.
 select
     waiting.id, waiting.message,
@@ -51,7 +46,6 @@ order by waiting.id
 limit :n;
 
 -- name: free_heads
--- Make the messages due whose heads are :ids: those that are still due at :due, and so were not rescheduled.
 -- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
 update {given}
 straight_join {dependencies} as head force index (primary) on head.id = given.id
@@ -62,8 +56,6 @@ set message.due_at = greatest(
 where message.due_at = cast(:due as datetime(6)) and message.state in ('scheduled', 'blocked');
 
 -- name: waiting_fronts
--- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
--- them: it was redriven, and they may wait for it.
 -- Indexes: {table}__state, {table}__blocked. Locks: none.
 select front.id from {queue} as front force index ({table}__state)
 where front.state = 'scheduled' and front.sweep_at = cast(:due as datetime(6)) and exists (
@@ -80,5 +72,5 @@ set message.state = 'blocked'
 where message.state = 'scheduled' and message.due_at = cast(:due as datetime(6));
 
 -- name: forget_dependencies
--- Delete the rows :ids. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 delete {dependencies} from {given} straight_join {dependencies} force index (primary) on {dependencies}.id = given.id;

@@ -1,7 +1,6 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
 -- name: complete
--- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
 -- The first statement finds those that are held. All of them are one packet. A statement that deletes one message needs
 -- no first one: the number of rows is enough.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
@@ -26,7 +25,6 @@ from {given} straight_join {queue} force index (primary) on {queue}.id = given.i
 {with_key};
 
 -- name: complete_at_most_once
--- Complete the messages of :ids that were delivered at most once under :token.
 -- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
 -- Index: the primary key of the history. Locks: the rows. A crash leaves all of them completed, or none.
 -- name: complete_at_most_once.lock
@@ -70,7 +68,6 @@ set state = elt(
     lease_until = null{out_of_run};
 
 -- name: fail_at_most_once
--- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
 -- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
 -- Index: the primary key of the history. Locks: the rows. A crash leaves all of them failed, or none.
 -- name: fail_at_most_once.lock
@@ -87,9 +84,7 @@ set errors = {errors_and error=:error},
 select elt(last_insert_id(), 'ready', 'scheduled', 'dead'{fourth});
 
 -- name: release
--- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
--- attempt does not count. The first statement tells which of several they are; one alone is known by the number of
--- rows.
+-- The first statement tells which of several they are; one alone is known by the number of rows.
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
 -- name: release.lock
 select message.id
@@ -106,8 +101,7 @@ set state = case{or_blocked} when :delay > 0 then 'scheduled' else 'ready' end,
 where cancelled_at is null;
 
 -- name: extend
--- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now. One packet;
--- the first statement is for a caller's transaction, which may see others than it locks.
+-- One packet; the first statement is for a caller's transaction, which may see others than it locks.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them extended, or none.
 -- name: extend.lock
 select message.id
@@ -121,10 +115,8 @@ select message.id, lease_until
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token;
 
 -- name: cancel
--- Cancel the messages of :ids. Those in progress are told to stop. The others leave the queue: they move to the history
--- as cancelled, or are deleted if the queue keeps none. The first statement returns each message, and whether it is to
--- be told.
--- Index: the primary key. Locks: the rows; it waits for claims and finishes under way. A crash leaves all or nothing.
+-- The first statement returns each message, and whether it is to be told. Index: the primary key.
+-- Locks: the rows; it waits for claims and finishes under way. A crash leaves all or nothing.
 -- name: cancel.lock
 select message.id, message.state = 'in_progress' as told
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
@@ -153,9 +145,8 @@ from {given} straight_join {queue} force index (primary)
 {with_key};
 
 -- name: cancel_held
--- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
--- or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is kept. The first
--- statement returns them; the others are about those that it returned.
+-- If :token is null, those whose lease has expired. :error is kept. The first statement returns them; the others are
+-- about those that it returned.
 -- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 -- name: cancel_held.lock
 select message.id
@@ -186,20 +177,17 @@ from {given} straight_join {queue} force index (primary)
 {with_key};
 
 -- name: told
--- Those of the messages of :ids that are in progress and were told to stop. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where cancelled_at is not null;
 
 -- name: holder
--- The token of the lease under which the message :id is in progress; none of a message that a stream has. Index: the
--- primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select token from {queue} force index (primary) where id = :id and state = 'in_progress' and lease_until is not null;
 
 -- name: reschedule
--- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
--- is ready if it is due, else scheduled. One that is blocked stays so. The first statement tells whether it waits: the
--- number of rows of an update leaves out a row that stays the same.
+-- The first statement tells whether it waits: the number of rows of an update leaves out a row that stays the same.
 -- Index: the primary key. Locks: the row; it waits for a claim under way. A crash leaves it as it was.
 -- name: reschedule.lock
 select id from {queue} where id = :id and state in ('ready', 'scheduled', 'blocked') for update;

@@ -12,7 +12,6 @@ alter table {queue}
     add key {table}__ready (waiting, {ready_index});
 
 -- name: create_groups
--- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
 -- The primary key of the table of heads holds that promise: promote enters a message there before it makes it the
 -- head, and a trigger deletes the row. A unique index would be checked with a lock on the entry of the next group.
 -- The messages of a run are in progress together: in_run is the id of the message if it was claimed in a run, else 0,
@@ -256,7 +255,6 @@ limit :n
 for update skip locked;
 
 -- name: claim_group
--- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Lock them, then mark them. They are read after the commit: see claimed.
 -- Index: {claim_index}, by the slot of the group; another group may have the same slot. Then the primary key.
 -- Locks: the rows; rows that another claim has locked are skipped. A crash before the commit claims none.

@@ -1,16 +1,14 @@
 -- Deduplication keys.
 
 -- name: find_keys
--- Return those of :keys that messages of the queue have, with their ids. Index: the primary key.
--- A locking read, because it must see the row that caused a duplicate-key error. Under REPEATABLE READ a plain read may
--- not see it. Locks: the rows, shared; a claim does not change them. In a caller's transaction it runs without the
--- lock: there, and on a connection of our own. The id 0 is of a push that has not ended.
+-- Index: the primary key. A locking read, because it must see the row that caused a duplicate-key error. Under
+-- REPEATABLE READ a plain read may not see it.
+-- Locks: the rows, shared; a claim does not change them. In a caller's transaction it runs without the lock: there, and
+-- on a connection of our own. The id 0 is of a push that has not ended.
 select convert(dedup_key using utf8mb4), id
 from {live_keys} force index (primary) where dedup_key in :keys and id > 0 lock in share mode;
 
 -- name: take_keys
--- Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or null], sorted.
--- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
 -- In a caller's transaction at REPEATABLE READ, to read which messages have them would lock the gaps between keys:
 -- there :seen is 1, after a look on a connection of our own.
 -- Indexes: the primary keys. Locks: a key waits for another transaction that is taking it.
@@ -36,8 +34,7 @@ straight_join {keys} as taken force index (primary) on taken.dedup_key = cast(gi
 where taken.token = :token;
 
 -- name: end_keys
--- Messages lose keys whose time is over: :ended is a JSON array of [key, id], as a look without locks has found them. A
--- push that takes the keys can follow. The messages stay as they are otherwise.
+-- :ended is a JSON array of [key, id], as a look without locks has found them. The messages stay as they are otherwise.
 -- Indexes: the primary keys. Locks: first the messages, then their keys, as a finish does, so that neither deadlocks
 -- with it; in the order of :ended, so that two such pushes do not. It waits for another transaction that finishes a
 -- message.
@@ -53,9 +50,6 @@ straight_join {live_keys} force index (primary)
     on {live_keys}.dedup_key = cast(given.dedup_key as binary) and {live_keys}.id = message.id;
 
 -- name: name_keys
--- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
--- id is free again: a message of the queue has got it meanwhile. The time of a key begins with the push, which came
--- after take_keys. That of a message which has moved here began before, so the later end counts.
 -- Indexes: the primary keys. Locks: the rows, which this transaction has.
 -- In one transaction with the push: a crash takes none.
 update json_table(:taken, '$[*]' columns (
@@ -74,8 +68,6 @@ straight_join {keys} as taken force index (primary) on taken.dedup_key = cast(gi
 where taken.id is null;
 
 -- name: taken_keys
--- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of
--- arrays with a key.
 -- Index: the primary key. A locking read, as find_keys. Locks: the rows, shared.
 select convert(taken.dedup_key using utf8mb4), taken.id
 from json_table(:taken, '$[*]' columns (dedup_key varchar(255) character set utf8mb4 path '$[0]')) as given

@@ -24,9 +24,6 @@ with digit (n) as (
 select slot from place where slot <= {concurrency};
 
 -- name: create_rate
--- The rate of a queue that limits how many messages are claimed, in one row that each claim locks. `step`: microseconds
--- between two messages; `burst`: how many may be claimed at once. `spent_until`: the time when `burst` of them may be
--- claimed again. A claim of n messages moves it by n steps, from now on if it is past.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table {rate} (
     id int not null primary key,
@@ -58,9 +55,7 @@ alter table {queue}
     add key {table}__working (working, slot);
 
 -- name: create_group_rates
--- The rate of each group of a queue that limits how many messages of a group are claimed: a row for each group that has
--- spent some of it, by its slot. `spent_until`: as in create_rate. A row of the past means what no row means, so it can
--- be deleted. Whoever changes a row has locked the stripe of the group.
+-- Whoever changes a row has locked the stripe of the group.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table {group_rates} (
     slot bigint not null primary key,
@@ -69,8 +64,7 @@ create table {group_rates} (
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: group_rates of {table}';
 
 -- name: grant_rate
--- How many messages the rate allows now, and the time of that now. It waits for other claims.
--- Index: the primary key. Locks: the row, until the transaction ends.
+-- It waits for other claims. Index: the primary key. Locks: the row, until the transaction ends.
 select
     greatest(0, burst - ceiling(greatest(0, timestampdiff(microsecond, {now}, spent_until)) / step)) as tokens,
     {now} as clock
@@ -104,23 +98,20 @@ limit :n
 for update skip locked;
 
 -- name: note_slots
--- Note in each place of :places, which the transaction has locked, the message that it has claimed.
 -- Index: the primary key. Locks: the rows. In one transaction with the claim: after a crash none is noted.
 update json_table(:places, '$[*]' columns (slot int path '$.slot', message bigint path '$.message')) as noted
 straight_join {slots} as place force index (primary) on place.slot = noted.slot
 set place.message = noted.message, place.token = :token;
 
 -- name: spend_rate
--- Spend the rate of :number messages, which the transaction has claimed.
 -- Index: the primary key. Locks: the row. In one transaction with the claim: after a crash nothing is spent.
 update {rate}
 set spent_until = greatest(spent_until, {now}) + interval (:number * step) microsecond
 where id = 1 and :number > 0;
 
 -- name: spend_group_rates
--- Spend the rates of :by_group for the messages that the transaction has claimed: their slots, with a
--- number for each. It has locked the stripes of these groups.
--- Index: the primary key. Locks: the rows. In one transaction with the claim: after a crash nothing is spent.
+-- It has locked the stripes of these groups. Index: the primary key. Locks: the rows. In one transaction with the
+-- claim: after a crash nothing is spent.
 insert into {group_rates} (slot, spent_until)
 select slot, {now} + interval (number * {group_step}) microsecond
 from json_table(:by_group, '$[*]' columns (slot bigint path '$.slot', number bigint path '$.number')) as given
@@ -128,10 +119,9 @@ on duplicate key update
     spent_until = greatest({group_rates}.spent_until, {now}) + interval (number * {group_step}) microsecond;
 
 -- name: resize_slots
--- Give a queue {concurrency} places, which had another number. Messages in progress keep theirs: a place that is one
--- too many is closed until its message is finished.
--- Locks: all places, until the transaction ends; it waits for the claims that have locked some.
--- Runs in one transaction: a crash leaves the places as they were.
+-- Messages in progress keep theirs: a place that is one too many is closed until its message is finished.
+-- Locks: all places, until the transaction ends; it waits for the claims that have locked some. Runs in one
+-- transaction: a crash leaves the places as they were.
 select slot from {slots} for update;
 delete place from {slots} as place
 where (place.slot < 0 or place.slot > {concurrency}) and not exists (
@@ -150,7 +140,6 @@ with digit (n) as (
 select slot from place where slot <= {concurrency};
 
 -- name: change_rate
--- Give a queue another rate. What was spent stays spent: as many messages as before may be claimed less than the burst.
 -- Index: none, it is one row. Locks: the row; it waits for claims. A crash leaves the rate as it was.
 update {rate}
 set spent_until = {now} + interval ceiling({step} * least(
@@ -160,14 +149,12 @@ set spent_until = {now} + interval ceiling({step} * least(
     burst = {burst};
 
 -- name: drop_stripes
--- Drop what the claims of a queue with limits for each group lock.
 -- Commits by itself; what a crash leaves, the next drop of this name drops.
 drop table if exists {stripes};
 
 -- name: forget_rate
--- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
--- A whole burst may be claimed then. Find the row, in @tq_ids, and change it, in one transaction.
--- Index: the primary key. Locks: the row; a locked one is skipped, as that of a claim in a caller's transaction.
+-- Find the row, in @tq_ids, and change it, in one transaction. Index: the primary key.
+-- Locks: the row; a locked one is skipped, as that of a claim in a caller's transaction.
 -- name: forget_rate.lock
 select id from {rate}
 where id = 1 and spent_until > {now} + interval (burst * step + 60000000) microsecond
@@ -178,8 +165,6 @@ straight_join {rate} as rate force index (primary) on rate.id = given.id
 set rate.spent_until = {now};
 
 -- name: forget_rates
--- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
 -- Find them, in @tq_ids, and delete them, in one transaction.
 -- Index: {table}__spent. Locks: the rows; locked ones are skipped, as those of a claim in a caller's transaction. A
 -- claim that comes meanwhile waits for the end of the transaction, and adds its row again.
@@ -350,11 +335,11 @@ from (
 select :n, {now} into @tq_n, @tq_now;
 
 -- name: close_slots
--- Close a place for each message in progress that has none: it was claimed by a consumer that did not know of the limit
--- yet. Find the closed places whose message is no longer in progress, in @tq_ids, and remove them, in one transaction.
+-- Find the closed places whose message is no longer in progress, in @tq_ids, and remove them, in one transaction.
 -- Index: the primary keys, {table}__state. Locks: the places; locked ones are skipped, and no message is locked. A
 -- DELETE with this condition would lock the messages, and wait for an application that has finished one in its
--- transaction. A crash leaves all or nothing.
+-- transaction.
+-- A crash leaves all or nothing.
 -- name: close_slots.lock
 select place.slot as id from {slots} as place force index (primary)
 where place.slot < 0 and not exists (

@@ -49,9 +49,6 @@ set state = 'ready'
 where state = 'scheduled';
 
 -- name: move_dead
--- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
--- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
--- key. The key is free again: a message of {target} may have the same.
 -- Index: the primary key. Locks: the rows. In one transaction with the failure: a crash leaves the message in progress.
 insert into {target} (
     {queue_row without id token lease_until dedup_key}
@@ -69,8 +66,6 @@ from {given} straight_join {queue} force index (primary) on {queue}.id = given.i
 {with_key};
 
 -- name: expire
--- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become
--- dead letters: nothing else could show them.
 -- The first statement finds messages without locks. The second one locks by their ids those that still wait, and skips
 -- locked rows. The others move them.
 -- Index: {table}__expires. Locks: the rows. A crash leaves all or nothing.
@@ -118,9 +113,7 @@ set state = 'dead',
 -- [end]
 
 -- name: redrive
--- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay. Found, locked
--- by their ids (locked ones are skipped), changed.
--- Index: {table}__state.
+-- Found, locked by their ids (locked ones are skipped), changed. Index: {table}__state.
 -- A crash leaves all of a batch done, or nothing.
 -- name: redrive.find
 select id from {queue} force index ({table}__state)
@@ -141,7 +134,6 @@ set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry};
 -- [end]
 
 -- name: redrive_ids
--- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 -- name: redrive_ids.lock
 select message.id
@@ -157,9 +149,8 @@ set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry};
 -- [end]
 
 -- name: move_back
--- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
--- the keys that they had. The first statement finds and locks them, the others move them.
--- Index: the primary key. Locks: the rows; locked rows are skipped. A crash leaves all moved, or none.
+-- The first statement finds and locks them, the others move them. Index: the primary key.
+-- Locks: the rows; locked rows are skipped. A crash leaves all moved, or none.
 -- name: move_back.find
 select message.id
 from {given} straight_join {target} as message force index (primary) on message.id = given.id
@@ -201,7 +192,7 @@ from {given} straight_join {queue} force index (primary) on {queue}.id = given.i
 {with_key};
 
 -- name: purge_ids
--- Delete those of :ids that are {state}. The first statement finds them. Index: the primary key. Locks: the rows.
+-- The first statement finds them. Index: the primary key. Locks: the rows.
 -- name: purge_ids.lock
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = '{state}'
@@ -235,6 +226,6 @@ for update skip locked;
 delete {history} from {given} straight_join {history} force index (primary) on {history}.id = given.id;
 
 -- name: purge_history_ids
--- Delete the messages of :ids from the history. Index: the primary key. Locks: the rows of one bounded batch.
+-- Index: the primary key. Locks: the rows of one bounded batch.
 delete {history}
 from {given} straight_join {history} force index (primary) on {history}.id = given.id;

@@ -1,10 +1,6 @@
 -- Moves of messages to another queue, and between databases.
 
 -- name: create_moving
--- Where the messages are that leave for a queue of another database, until they are there: no consumer finds them, and
--- only the move changes them. The token names the transaction that set them aside. A target has the table too: what
--- comes is in it within a transaction.
--- And what has come to this queue: the id that each message had, its token, and the id that it has here.
 -- Made at the first such move. A DDL commits by itself: a crash leaves a table or none.
 create table if not exists {moving} (
     id bigint not null primary key,
@@ -26,8 +22,6 @@ create table if not exists {moved} (
     comment = 'tablequeue: moved of {table}';
 
 -- name: move
--- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of
--- their ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
 -- A duplicate-key error if a message of this queue has the key of one. The new ids are found by :token, above the first
 -- one: those of an INSERT ... SELECT need not be consecutive.
 -- Indexes: the primary keys. Locks: the rows. In one transaction: a crash leaves each message in one of the queues.
@@ -77,13 +71,11 @@ limit :n
 for update;
 
 -- name: busy_groups
--- The groups that have a message in progress: what is behind it stays.
 -- Index: {table}__state. Locks: none.
 select distinct convert(group_key using utf8mb4) from {queue} force index ({table}__state)
 where state = 'in_progress';
 
 -- name: set_aside
--- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
 -- Index: the primary key. Locks: the rows. In one transaction: a crash leaves all in the queue, or all aside.
 insert into {moving} (
     {queue_row without id lease_until}, id, expires_at
@@ -96,13 +88,11 @@ from {given} straight_join {queue} force index (primary) on {queue}.id = given.i
 {with_key};
 
 -- name: forget_aside
--- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
 -- Index: the primary key. Locks: the rows. A crash leaves them, and the next move finds that they are there.
 delete {moving}
 from {given} straight_join {moving} force index (primary) on {moving}.id = given.id;
 
 -- name: find_moved
--- Those of :ids that have come from other databases: the id that each had, its token, and its id here.
 -- Index: the primary key. Locks: none.
 select message.id, message.token, message.new_id
 from {given} straight_join {moved} as message force index (primary) on message.id = given.id;

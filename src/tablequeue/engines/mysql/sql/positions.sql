@@ -1,8 +1,6 @@
 -- The position of a subscription and its progress: read it, and move it.
 
 -- name: range_floor
--- What a subscription still needs: the first offset of its ranges in progress, null if there is none; and the one at
--- which its next claim begins.
 -- Indexes: {table}__lease, the primary key. Locks: none.
 select
     (select min(first_offset) from {ranges} force index ({table}__lease) where lease_until is not null),
@@ -10,20 +8,16 @@ select
 from {ranges} order by id desc limit 1;
 
 -- name: range_seek
--- Let the next claim begin at :start. This changes the row that range_wait has added. Locks: the row.
+-- This changes the row that range_wait has added. Locks: the row.
 update {ranges}
 set first_offset = :start, last_offset = :start - 1, popped_at = {now}, finished_at = {now}
 where id = last_insert_id();
 
 -- name: range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
--- Found, locked by their ids, deleted, as in purge. Those that are locked are asked again: a consumer may have had one
--- since it was found.
--- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
--- skipped, and range_remaining finds them. In one transaction with range_seek.
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more. Found,
+-- locked by their ids, deleted, as in purge. Those that are locked are asked again: a consumer may have had one since
+-- it was found. Indexes: the primary keys, runs by last_id; all detached messages are read.
+-- Locks: the rows; locked rows are skipped, and range_remaining finds them. In one transaction with range_seek.
 -- name: range_absorb.find
 select id
 from {queue} as message force index (primary)
@@ -57,8 +51,6 @@ select last_insert_id(id + 1), last_offset + 1, last_offset, 0, 0, '[]', utc_tim
 from (select id, last_offset from {ranges} order by id desc limit 1) as last;
 
 -- name: range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 -- name: range_end_leases.find
 select id
@@ -70,8 +62,6 @@ update {given} straight_join {ranges} force index (primary) on {ranges}.id = giv
 set lease_until = {now};
 
 -- name: range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
 -- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select count(*) from {ranges} force index ({table}__lease) where lease_until is not null and last_offset >= :start;
 select count(*)
@@ -85,10 +75,9 @@ where first_popped_at is null or exists (
     );
 
 -- name: range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. This changes the row that range_wait has added. It
--- gets the consumer also if nothing new was read: a range without a consumer is a seek.
--- Indexes: {table}__lease, the primary keys. Locks: the row.
+-- This changes the row that range_wait has added. It gets the consumer also if nothing new was read: a range without a
+-- consumer is a seek. Indexes: {table}__lease, the primary keys.
+-- Locks: the row.
 update {ranges} as noted
 join (
     select count(*) as ranges from {ranges} force index ({table}__lease) where lease_until is not null
@@ -111,9 +100,6 @@ where noted.id = last_insert_id();
 select count(*) from {ranges} force index ({table}__lease) where lease_until is not null;
 
 -- name: range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
 -- The first statement finds the position :start, the :end of the offsets, and the :last_id that has one.
 -- Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
 -- name: range_stats.position
@@ -158,9 +144,6 @@ select
 select id, last_offset + 1 from {ranges} order by id desc limit 1;
 
 -- name: range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
 -- Index: the primary keys. Locks: none.
 with spans as (
     select

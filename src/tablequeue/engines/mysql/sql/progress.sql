@@ -1,9 +1,8 @@
 -- Progress of messages: what the consumers of messages in progress report of their work.
 
 -- name: create_progress
--- What consumers reported of their claims: the last report of each. A row is shown only while its claim is held, and
--- deleted later by forget_progress. `reports` counts, so that each report changes the row.
--- Made at the first report. A DDL commits by itself: a crash leaves the table or nothing.
+-- `reports` counts, so that each report changes the row. Made at the first report. A DDL commits by itself: a crash
+-- leaves the table or nothing.
 create table if not exists {progress} (
     id bigint not null,
     token char(32) character set ascii collate ascii_bin not null,
@@ -16,9 +15,9 @@ create table if not exists {progress} (
     comment = 'tablequeue: progress of {table}';
 
 -- name: report_progress
--- Keep the report on the message :id, if it is in progress under :token. In a caller's transaction :seen is 1, after a
--- look on a connection of our own: at REPEATABLE READ the insert would lock the message, which it only reads.
--- Indexes: the primary keys. Locks: the report, which nobody else writes. A crash leaves the report before.
+-- In a caller's transaction :seen is 1, after a look on a connection of our own: at REPEATABLE READ the insert would
+-- lock the message, which it only reads. Indexes: the primary keys.
+-- Locks: the report, which nobody else writes. A crash leaves the report before.
 insert into {progress} (id, token, fraction, detail, reported_at, reports)
 select :id, :token, :fraction, :detail, {now}, 1
 from dual
@@ -28,7 +27,6 @@ where :seen or exists (
 on duplicate key update fraction = :fraction, detail = :detail, reported_at = {now}, reports = reports + 1;
 
 -- name: reported_progress
--- The last reports on those of the messages of :ids that are in progress, and their attempts.
 -- Indexes: the primary keys. Locks: none.
 select message.id, report.fraction, report.detail, report.reported_at, message.attempts
 from {given}
@@ -36,7 +34,6 @@ straight_join {queue} as message force index (primary) on message.id = given.id 
 straight_join {progress} as report on report.id = message.id and report.token = message.token;
 
 -- name: forget_progress
--- Delete up to :n reports of claims that are not held any more. None of them is ever held again.
 -- A delete would lock whatever its subqueries read, also reports of open transactions: so a read finds the reports.
 -- Indexes: the primary keys; it reads the whole table. Locks: the reports; locked ones are skipped. A crash leaves all
 -- or nothing.

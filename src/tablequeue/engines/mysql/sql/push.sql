@@ -1,8 +1,8 @@
 -- Pushes into a queue.
 
 -- name: push
--- Push one message: it is ready, or scheduled if it is due later. A duplicate-key error if a live message has its :key.
--- Without a key it is one statement in autocommit, the insert; with a key, a packet. One round trip.
+-- A duplicate-key error if a live message has its :key. Without a key it is one statement in autocommit, the insert;
+-- with a key, a packet. One round trip.
 -- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
 -- name: push.take
 insert into {live_keys} (dedup_key, id) select :key, 0 from dual where :key is not null;

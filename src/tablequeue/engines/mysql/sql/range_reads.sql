@@ -15,7 +15,6 @@ from {given} straight_join {log} as log force index (primary) on log.id = given.
 order by log.id;
 
 -- name: range_peek_in_progress
--- The first :n messages of the log with an id above :after that ranges in progress hold.
 -- Indexes: {table}__lease, the primary key. Locks: none.
 select
     {log_columns with
@@ -68,8 +67,6 @@ order by id desc
 limit :n;
 
 -- name: range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
 -- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
 select
     {log_columns of log with
@@ -185,7 +182,6 @@ order by id desc
 limit :n;
 
 -- name: range_live_bounds
--- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
 -- Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
 select min(low), max(high)
 from (
@@ -204,10 +200,6 @@ from (
 ) as bounds;
 
 -- name: range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys; all ranges are read. Locks: none.
 with spans as (

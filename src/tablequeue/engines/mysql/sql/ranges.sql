@@ -186,8 +186,6 @@ from {log} force index (primary)
 where id between :low and :high;
 
 -- name: range_due
--- Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are due or
--- abandoned; and whether a detached message is ready.
 -- Indexes: {table}__lease, {table}__state; one entry of each. Locks: none.
 select
     exists (select 1 from {ranges} force index ({table}__lease) where lease_until <= {now}),
@@ -196,7 +194,6 @@ select
     exists (select 1 from {queue} force index ({table}__state) where state = 'ready');
 
 -- name: range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
 -- The second statement is for a caller's transaction, which finds the :id first (range_id). By the token, it would lock
 -- the gap between two tokens under REPEATABLE READ, where the token of the next claim may belong.
 -- Indexes: {table}__token, the primary key. Locks: the row. A crash leaves it in progress until its lease expires.

@@ -1,7 +1,7 @@
 -- Reads of a queue and of its history.
 
 -- name: peek
--- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__state. Locks: none.
+-- Index: {table}__state. Locks: none.
 select
     {live_columns}
 from {queue} force index ({table}__state)
@@ -48,8 +48,6 @@ select
 from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
 
 -- name: lost
--- The first :n messages with ids above :after that were claimed at most once, :age seconds ago or longer, and
--- not completed.
 -- Index: {table}__finished, which has them by id. Locks: none.
 select
     {history_columns}
@@ -88,8 +86,6 @@ from (
 ) as counts;
 
 -- name: stats_lost
--- How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by producer and
--- consumer.
 -- Index: {table}__finished, of which it reads what has no time. Locks: none.
 select producer, consumer, count(*) as lost
 from {history} force index ({table}__finished)
@@ -97,8 +93,6 @@ where finished_at is null and popped_at <= {now} - interval :age second
 group by producer, consumer;
 
 -- name: stats_finished
--- Of the last :n messages that were completed less than :age seconds ago, the last one first: producer, consumer,
--- seconds of wait and of run, attempts, and how many seconds ago each was completed.
 -- Index: {table}__finished. Locks: none.
 select
     producer,
@@ -113,8 +107,6 @@ order by finished_at desc
 limit :n;
 
 -- name: stats_failed
--- The failed attempts of less than :age seconds ago, the consumer of each and how many seconds ago it was: of up to
--- :live messages of each state in the queue, and of the last :n that left it since then.
 -- Indexes: {table}__state; {table}__finished. Locks: none.
 select error.consumer, timestampdiff(microsecond, error.failed_at, {now}) / 1e6 as ago
 from (
@@ -141,8 +133,6 @@ join json_table(
 where error.failed_at > {now} - interval :age second and error.failed_at <= {now};
 
 -- name: stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids, live or not. Returns
--- the producer, how many seconds ago, and the number of messages.
 -- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
 -- Locks: none.
 select producer, timestampdiff(microsecond, pushed_at, {now}) / 1e6 as ago, count(*) as pushed
@@ -160,15 +150,15 @@ where pushed_at > {now} - interval :age second and pushed_at <= {now}
 group by producer, pushed_at;
 
 -- name: stats_expired
--- How many messages of the history expired, of the last 100,000. Index: {table}__expired. Locks: none.
+-- Index: {table}__expired. Locks: none.
 select count(*) from (
     select 1 from {history} force index ({table}__expired) where outcome = 'expired' limit 100000
 ) as few;
 
 -- name: archivable
--- Up to :n messages with ids from :low to :high that were finished at :until or earlier, lowest id first, each with its
--- result. Index: the primary key, forced: by {table}__finished, each of the reads that follow each other would sort all
--- that is old enough. Locks: none.
+-- Index: the primary key, forced: by {table}__finished, each of the reads that follow each other would sort all that is
+-- old enough.
+-- Locks: none.
 select
     {history_columns},
     -- [results]

@@ -1,9 +1,8 @@
 -- Periodic messages: their tables and states.
 
 -- name: create_schedules
--- The schedules of periodic pushes: for each its expression with its zone, and the last due time that was pushed.
--- Made with the first schedule. Names are binary, as keys are: blanks at the end count.
--- Like every DDL it commits by itself; a crash leaves the table whole, or none.
+-- Names are binary, as keys are: blanks at the end count. Like every DDL it commits by itself; a crash leaves the table
+-- whole, or none.
 create table if not exists {schedules} (
     name varbinary(1020) primary key,
     cron blob not null,
@@ -11,30 +10,25 @@ create table if not exists {schedules} (
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the schedules';
 
 -- name: enter_schedule
--- Insert a schedule, as if it had been due now. One that is there with another expression gets this one, and is due as
--- from now on, because no message is missing for the times before. Index: the primary key. Locks: the row.
+-- Index: the primary key. Locks: the row.
 insert into {schedules} (name, cron, last_due) values (:name, :cron, {now})
 on duplicate key update
     last_due = if({schedules}.cron = cast(:cron as binary), {schedules}.last_due, {now}), cron = :cron;
 
 -- name: schedule_state
--- When a schedule was last due and pushed, what time it is by the database's clock, and the expression of the schedule.
 -- Index: the primary key.
 select last_due, {now}, convert(cron using utf8mb4) from {schedules} where name = :name;
 
 -- name: advance_schedule
--- Mark a schedule as pushed for :due. Of several processes that find it due, one changes the row, and pushes in the
--- same transaction. The others wait for its commit, and then change nothing.
 -- Index: the primary key. Locks: the row.
 -- After a crash neither has happened, and the next process does both.
 update {schedules} set last_due = cast(:due as datetime(6))
 where name = :name and last_due < cast(:due as datetime(6)) and cast(:due as datetime(6)) <= {now};
 
 -- name: schedules
--- All schedules, by name: each with its expression, and when it was last due and pushed. Locks: none.
+-- Locks: none.
 select convert(name using utf8mb4), convert(cron using utf8mb4), last_due from {schedules} order by name;
 
 -- name: rerun_schedule
--- Make a schedule due: it counts as never pushed, so the next worker that looks pushes its message for the last due
--- time. Index: the primary key. Locks: the row. A crash leaves it as it was.
+-- Index: the primary key. Locks: the row. A crash leaves it as it was.
 update {schedules} set last_due = cast(:due as datetime(6)) where name = :name;

@@ -1,8 +1,6 @@
 -- Staged messages of many processes: write, publish, delete.
 
 -- name: create_staged
--- Where the tasks of a bulk write from many processes put their messages before all of them are pushed at once
--- (publish), and the last batch of each writer that numbers its batches, so that a repeated one adds nothing.
 -- The default of staged_at is in UTC, which is the time zone of the connections that stage.
 -- Keys, groups and names are binary, as in the queue's own table.
 -- Made at the first such write. A DDL commits by itself: a crash leaves a table or none.
@@ -36,13 +34,12 @@ insert into {staged} (
 values (:write, :attempt, :part, :place, :payload, :headers, :priority, :group, :key, :due);
 
 -- name: staged_count
--- Count the messages that the :attempts of the write :write staged. It reads the whole table. Locks: none.
+-- It reads the whole table. Locks: none.
 select count(*)
 from {staged}
 where write_id = :write and attempt in :attempts;
 
 -- name: staged_taken
--- Up to 100 keys of what the :attempts of the write :write staged that messages have already, or that are there twice.
 -- Locks: none.
 -- Index: the primary key of {live_keys}; it reads all of {staged}.
 select convert(dedup_key using utf8mb4) from (
@@ -59,8 +56,8 @@ order by taken.dedup_key
 limit 100;
 
 -- name: writer_advance
--- Advance the writer :writer to :batch. The first statement inserts the row if it is missing, and locks it. The second
--- one changes no row if that batch was written before.
+-- The first statement inserts the row if it is missing, and locks it. The second one changes no row if that batch was
+-- written before.
 -- Index: the primary key. Locks: the row, until the transaction ends, in which publish follows.
 -- name: writer_advance.make
 insert into {writers} (writer, batch) values (:writer, -1)
@@ -69,11 +66,10 @@ on duplicate key update batch = batch;
 update {writers} set batch = :batch where writer = :writer and batch < :batch;
 
 -- name: publish
--- Push what the :attempts of the write :write staged, in the order of their parts, all at once. A message whose key is
--- taken, even by an earlier one of them, is left out; the caller counts the others.
--- If another transaction pushes one of the keys at the same moment, the second part refuses it, and it is repeated. It
--- runs if any message may have a key.
--- Indexes: the primary keys. Locks: the rows. One transaction with writer_advance: a crash publishes none.
+-- A message whose key is taken, even by an earlier one of them, is left out; the caller counts the others. If another
+-- transaction pushes one of the keys at the same moment, the second part refuses it, and it is repeated. It runs if any
+-- message may have a key. Indexes: the primary keys.
+-- Locks: the rows. One transaction with writer_advance: a crash publishes none.
 -- name: publish.insert
 insert into {queue} (
     token, payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
@@ -112,7 +108,6 @@ where write_id = :write and attempt in :attempts
 order by part, place;
 
 -- name: unstage
--- Delete what the write :write staged, published or not, and what any write left behind a day ago or earlier.
 -- It reads the whole table, which holds the writes under way only. A crash leaves it for the next write.
 delete from {staged}
 where write_id = :write or staged_at < {now} - interval 1 day;

@@ -1,8 +1,7 @@
 -- Streams: claims that a batch can be read from again.
 
 -- name: streams
--- The streams of a queue, by name, with the number of messages in progress of each. Locks: none.
--- Index: the primary key; {table}__state.
+-- Locks: none. Index: the primary key; {table}__state.
 select
     convert(stream using utf8mb4), epoch, batch, completed, token, claimed_at,
     (
@@ -13,9 +12,6 @@ from {streams} as streams
 order by streams.stream;
 
 -- name: create_streams
--- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
--- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
--- `failures`: how often that batch was begun, and which of its messages fail, with their errors, as JSON.
 -- Names are binary, as keys are.
 -- Made when the first stream begins. A DDL commits by itself: a crash leaves the table or nothing.
 create table if not exists {streams} (
@@ -30,14 +26,11 @@ create table if not exists {streams} (
     comment = 'tablequeue: streams of {table}';
 
 -- name: stream_open
--- Begin a new run of the stream :stream, which fences the run before it. Index: the primary key. Locks: the row.
--- A crash before the commit leaves the run before as it was.
+-- Index: the primary key. Locks: the row. A crash before the commit leaves the run before as it was.
 insert into {streams} (stream, epoch, failures) values (:stream, 1, '{}')
 on duplicate key update epoch = epoch + 1;
 
 -- name: stream_claim
--- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
--- they stay with the stream until it completes the batch, or the batch is released.
 -- Index: {claim_index}, then the primary key. Locks: the rows; rows that another claim has locked are skipped.
 -- In one transaction with stream_set: after a crash none is claimed.
 -- name: stream_claim.lock

@@ -1,9 +1,7 @@
 -- Results of tasks, and chords: tasks whose results together are given to another one.
 
 -- name: create_task_results
--- The results, by the keys that a result backend gives them; the chords; and the parts of chords that have returned.
--- A result with a final_until is not replaced before that time. A chord is complete when it has as many parts as its
--- size and what was added. Like every DDL they commit by themselves; a crash leaves some of them.
+-- Like every DDL they commit by themselves; a crash leaves some of them.
 create table if not exists {task_results} (
     id varchar(64) character set ascii collate ascii_bin primary key,
     body longblob not null,
@@ -55,11 +53,10 @@ where not exists (select 1 from {chords} where id = :chord and ended)
 on duplicate key update place = {chord_parts}.place;
 
 -- name: read_results
--- The results with these keys that have not expired. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select id, body from {task_results} where id in :keys and until > {now};
 
 -- name: open_chord
--- Begin a chord, or begin it again, without the parts of the time before; :body is what is sent when it is complete.
 -- Index: the primary keys. Locks: the rows. Each statement commits by itself: a crash may leave only the first.
 delete from {chord_parts} where chord = :chord;
 insert into {chords} (id, body, until) values (:chord, :body, {now} + interval :expires second)
@@ -67,28 +64,26 @@ on duplicate key update
     body = values(body), size = null, added = 0, ended = 0, token = null, lease_until = null, until = values(until);
 
 -- name: size_chord
--- Set the number of parts. Index: the primary key. Locks: the row. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the row. A crash leaves all or nothing.
 insert into {chords} (id, size, until) values (:chord, :number, {now} + interval :expires second)
 on duplicate key update
     size = values(size), ended = 0, token = null, lease_until = null, until = values(until);
 
 -- name: add_to_chord
--- Count one more part. Index: the primary key. Locks: the row. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the row. A crash leaves all or nothing.
 insert into {chords} (id, added, until) values (:chord, 1, {now} + interval :expires second)
 on duplicate key update added = added + 1;
 
 -- name: claim_chord
--- Claim a chord that is complete, for :lease seconds, unless another claim of it lasts. Of two parts that return at the
--- same time, the one that commits last sees both.
--- Index: the primary keys. Locks: the row, until the end of the statement. A crash leaves all or nothing.
+-- Of two parts that return at the same time, the one that commits last sees both. Index: the primary keys.
+-- Locks: the row, until the end of the statement. A crash leaves all or nothing.
 update {chords} as chord
 set token = :token, lease_until = {now} + interval :lease second
 where id = :chord and not ended and {has_all_parts}
     and (token = :token or lease_until is null or lease_until <= {now});
 
 -- name: complete_chords
--- Up to :n chords after :after_chord that are complete and not claimed: what completed them was killed before it could
--- claim them, or before it had ended them. Index: open. Locks: none.
+-- Index: open. Locks: none.
 select id, body from {chords} as chord
 where id > :after_chord and ended = 0 and body is not null and {has_all_parts}
     and (lease_until is null or lease_until <= {now})
@@ -96,7 +91,6 @@ order by id
 limit :n;
 
 -- name: expire_results
--- Delete up to :n results that have expired, as many chords, and as many parts of chords without a newer part.
 -- Indexes: until of each table. Locks: the rows. Each statement commits by itself.
 delete from {task_results} where until <= {now} limit :n;
 delete from {chords} where id in (

@@ -1,8 +1,7 @@
 -- The log of a topic: push, give offsets, read, trim.
 
 -- name: topic_push
--- Push one message to the log. One statement in autocommit: one round trip. The id is the one that the driver gets back
--- with the answer.
+-- One statement in autocommit: one round trip. The id is the one that the driver gets back with the answer.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
 insert into {log} (payload, headers, producer, group_key, pushed_at)
 values (:payload, :headers, :producer, :group, {now});
@@ -92,7 +91,7 @@ delete {holes} from {given} straight_join {holes} force index (primary) on {hole
 where @tq_first;
 
 -- name: topic_bounds
--- The first offset of the log, and the one after the last. Index: the primary key of the runs. Locks: none.
+-- Index: the primary key of the runs. Locks: none.
 select
     (select first_offset + 1 from {runs} order by first_offset limit 1),
     (select first_offset + last_id - first_id + 1 from {runs} order by first_offset desc limit 1);
@@ -177,8 +176,6 @@ where @tq_first;
 select @tq_first;
 
 -- name: topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
 select producer, timestampdiff(microsecond, pushed_at, {now}) / 1e6 as ago, count(*) as pushed
 from (select producer, pushed_at from {log} order by id desc limit :n) as newest

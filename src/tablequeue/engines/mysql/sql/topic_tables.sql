@@ -1,7 +1,6 @@
 -- The tables and functions of a topic.
 
 -- name: create_topic
--- The log of a topic. Its rows are never changed.
 -- Ids are given before commits. So the offset of a message, which says when it became visible, is in the runs: a run is
 -- ids without a gap that were all visible when a session looked, and an offset is first_offset + id - first_id. The run
 -- with the lowest offset is the last message that was dropped; at first 0, which never was.
@@ -33,9 +32,8 @@ create table {holes} (
 insert into {holes} (first_id, last_id, seen_at) values (0, -1, utc_timestamp(6));
 
 -- name: create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. A row
--- that closes a hole is no message; see close_holes.
--- DELIMITER is for the client programs: there are semicolons inside the trigger.
+-- A row that closes a hole is no message; see close_holes. DELIMITER is for the client programs: there are semicolons
+-- inside the trigger.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 delimiter //
 create trigger {log}__grouped before insert on {log} for each row
@@ -46,8 +44,8 @@ create trigger {log}__grouped before insert on {log} for each row
 delimiter ;
 
 -- name: drop_topic
--- Drop the log of a topic; what was in it is gone. It waits for transactions that use the tables.
--- The catalogue forgot the topic before: a crash leaves tables that the next create of this name drops.
+-- It waits for transactions that use the tables. The catalogue forgot the topic before: a crash leaves tables that the
+-- next create of this name drops.
 drop table if exists {holes};
 drop table if exists {runs};
 drop table if exists {log};

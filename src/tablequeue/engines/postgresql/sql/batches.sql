@@ -1,15 +1,14 @@
 -- Batches: messages with a callback, which is pushed when all of them are finished.
 
 -- name: create_batches
--- What a queue with batches has in addition: each message may name its batch. An index shows which messages of a batch
--- are left, by their states. A message that is completed takes its membership with it, so that a completion costs
--- nothing more. A trigger counts those that leave the queue in another way, or after they were told to stop.
--- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
--- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
--- The trigger also fires in sessions whose session_replication_role is replica: else counts would be wrong.
+-- An index shows which messages of a batch are left, by their states. A message that is completed takes its membership
+-- with it, so that a completion costs nothing more. A trigger counts those that leave the queue in another way, or
+-- after they were told to stop. All queues share the table of the batches, and that of the counts, whose rows are only
+-- appended: nobody waits there. open_in is the table of the queue while the batch is open. The numbers of a batch are
+-- final once it has ended. The trigger also fires in sessions whose session_replication_role is replica: else counts
+-- would be wrong.
 -- Locks: the table, from all others, while the server reads it once. Each shared table only when it is made: an index
--- of it, also if not exists, waits for all who write.
--- Runs in one transaction: a crash leaves nothing.
+-- of it, also if not exists, waits for all who write. Runs in one transaction: a crash leaves nothing.
 alter table {queue} add column batch_id bigint;
 create index {table}__batch on {queue} (batch_id, state, id) where batch_id is not null;
 do $$
@@ -56,7 +55,6 @@ create trigger {table}__withdrawn after delete on {queue}
 alter table {queue} enable always trigger {table}__withdrawn;
 
 -- name: create_batch_results
--- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
 -- Runs in one transaction: a crash leaves nothing.
 alter table {results} add column if not exists batch_id bigint;
 create index if not exists {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
@@ -69,7 +67,6 @@ delete from {batches} where queue = '{table}';
 drop function if exists {queue}__withdrawn();
 
 -- name: open_batch
--- Open a batch of so many messages, which are pushed in the same transaction.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
 insert into {batches} (queue, open_in, on_dead, then_push, failed_push, pushed, opened_at)
 values (
@@ -78,19 +75,15 @@ values (
 returning id;
 
 -- name: batch_of
--- The batch of the message :id, which is held under :token. No completion of the message commits before this
--- transaction, so the batch has a message all the time, and cannot end.
 -- Index: the primary key. Locks: the row. A crash leaves everything as it was.
 select batch_id from {queue} where id = :id and token = cast(:token as uuid) for update;
 
 -- name: batches_of
--- The batches of the messages of :ids that are held under :token and are in one. This transaction completes them next.
 -- Index: the primary key. Locks: none. A crash leaves everything as it was.
 select id, batch_id from {queue}
 where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and batch_id is not null;
 
 -- name: batch_results
--- Up to :n results of messages of the batch :id with ids above :after, in order of ids.
 -- Index: {table}__results_batch. Locks: none.
 select id, cast(result as text) from {results}
 where batch_id = :id and id > :after
@@ -98,7 +91,6 @@ order by id
 limit :n;
 
 -- name: forget_batches
--- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
 -- Looks without locks, and changes by what the looks have found: nobody waits for an open transaction.
 -- Indexes: tq__batches_ended, the primary key, tq__batch_counts_batch; the counts, which are few, are read whole.
 -- Locks: the rows. A crash leaves some for the next time.

@@ -15,10 +15,6 @@ select to_regclass(cast(:table as text)) is not null;
 select exists (select from pg_namespace where nspname = '{schema}');
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
--- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
--- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- The identity of the database, in one row: see renew_identity.
 -- Under the creators' lock. A crash leaves nothing.
 create table if not exists {identity} (id text constraint tq__identity_id primary key);
 insert into {identity} (id)
@@ -36,8 +32,6 @@ create table if not exists {paused} (
 create table if not exists {dropped} (name text constraint tq__dropped_name primary key);
 
 -- name: renew_identity
--- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
--- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
 -- Locks: the row. A crash leaves the old one.
 update {identity} set id = replace(cast(gen_random_uuid() as text), '-', '');
 
@@ -50,13 +44,11 @@ create schema if not exists {quoted_schema};
 insert into {dropped} (name) values ('{table}') on conflict do nothing;
 
 -- name: pause
--- Hand out no message of the queue until the time :until. Claims that have begun still end.
 -- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
 insert into {paused} (name, until) values ('{table}', cast(:until as timestamptz))
 on conflict (name) do update set until = excluded.until;
 
 -- name: limit_waits
--- Until the end, give up after a second if another transaction has a table: all who come later wait behind this wait.
 -- A crash, and a rollback, leave the session as it was.
 -- name: limit_waits.begin
 select

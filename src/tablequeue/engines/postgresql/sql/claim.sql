@@ -43,8 +43,6 @@ select {of_claimed} from claimed;
 -- [end]
 
 -- name: take
--- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
--- queue keeps no history, delete them.
 -- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 -- [keep not paced]

@@ -1,8 +1,6 @@
 -- Dependencies: messages that wait until others have left their queues.
 
 -- name: create_dependencies
--- The table of what messages wait for, shared by all queues. A row for each message that another one waits for, and one
--- with an empty on_table, the head, with the time at which the waiting message was to be ready.
 -- Only if it is not there: an index of it, also if not exists, waits for all who write.
 -- Runs in one transaction: a crash leaves nothing.
 do $$
@@ -34,7 +32,7 @@ values (
 );
 
 -- name: existing_ids
--- Those of :ids that are messages of the queue, or of its history. Indexes: the primary keys. Locks: none.
+-- Indexes: the primary keys. Locks: none.
 select id from {queue} where id = any(cast(:ids as bigint[]))
 -- [keep]
 union all
@@ -43,7 +41,6 @@ select id from {history} where id = any(cast(:ids as bigint[]))
 ;
 
 -- name: waits_for
--- For how many messages those of :ids wait that wait for any, as the last sweep has seen it.
 -- Index: message. Locks: none.
 select message, count(case when on_table <> '' then 1 end)
 from {dependencies}
@@ -51,8 +48,6 @@ where queue = '{table}' and message = any(cast(:ids as bigint[]))
 group by message;
 
 -- name: ended_dependencies
--- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
--- whether such a one cancels the message that waits. One that was rescheduled is no longer due at :due, and stays.
 -- Indexes: tq__dependencies_queue, the primary keys. Locks: none.
 select
     waiting.id, waiting.message,
@@ -66,7 +61,6 @@ order by waiting.id
 limit :n;
 
 -- name: free_heads
--- Make the messages due whose heads are :ids: those that are still due at :due, and so were not rescheduled.
 -- Index: the primary key. Locks: the messages, which no consumer can have. A crash leaves all or nothing.
 update {queue} as message
 set due_at = greatest({now} + coalesce(head.delay, 0) * interval '1 second', head.due)
@@ -75,8 +69,6 @@ where head.id = any(cast(:ids as bigint[])) and message.id = head.message
     and message.due_at = cast(:due as timestamptz) and message.state in ('scheduled', 'blocked');
 
 -- name: waiting_fronts
--- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
--- them: it was redriven, and they may wait for it.
 -- Indexes: {table}__scheduled, {table}__blocked. Locks: none.
 select front.id from {queue} as front
 where front.state = 'scheduled' and front.due_at = cast(:due as timestamptz) and exists (
@@ -92,5 +84,5 @@ update {queue} set state = 'blocked'
 where id = any(cast(:ids as bigint[])) and state = 'scheduled' and due_at = cast(:due as timestamptz);
 
 -- name: forget_dependencies
--- Delete the rows :ids. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 delete from {dependencies} where id = any(cast(:ids as bigint[]));

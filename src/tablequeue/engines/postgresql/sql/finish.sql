@@ -1,8 +1,6 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
 -- name: complete
--- Complete the messages of :ids that are held under :token: this one statement moves them to the history,
--- or deletes them.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 -- [keep]
 with finished as (
@@ -48,7 +46,6 @@ where state = 'in_progress' and lease_until is null and token = cast(:token as u
 -- [end]
 
 -- name: complete_at_most_once
--- Complete the messages of :ids that were delivered at most once under :token.
 -- Index: the primary key of the history. Locks: the rows. A crash leaves all of them completed, or none.
 update {history}
 set finished_at = {now}, token = null
@@ -123,7 +120,6 @@ having count(*) < :number or count(ending) > 0;
 -- [end]
 
 -- name: keep_results
--- Keep the :result of the message :id, which this transaction has completed, and its batch, where there are batches.
 -- Index: the primary key. A crash before the commit keeps nothing, and completes nothing.
 -- [batches]
 insert into {results} (id, batch_id, result) values (:id, :batch_id, cast(cast(:result as text) as json));
@@ -132,7 +128,7 @@ insert into {results} (id, result) values (:id, cast(cast(:result as text) as js
 -- [end]
 
 -- name: result
--- Return the result of the message :id. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select cast(result as text) from {results} where id = :id;
 
 -- name: fail
@@ -161,7 +157,6 @@ with failed as (
 select id, state, case when state <> 'dead' then {waited_for} else false end as waited_for from failed;
 
 -- name: fail_at_most_once
--- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
 -- Index: the primary key of the history. Locks: the rows. A crash leaves all of them failed, or none.
 update {history}
 set errors = {errors_and error=:error},
@@ -170,9 +165,8 @@ where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
 returning id, 'lost';
 
 -- name: release
--- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
--- attempt does not count. Returns which were in a run, so that their group goes on by a promotion.
--- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
+-- Returns which were in a run, so that their group goes on by a promotion. Index: the primary key. Locks: the rows.
+-- A crash leaves them in progress until the lease expires.
 with released as (
     update {queue}
     set state = case{or_blocked} when cast(:delay as float8) > 0 then 'scheduled' else 'ready' end,
@@ -189,7 +183,6 @@ with released as (
 select id, from_run, {waited_for} as waited_for from released;
 
 -- name: extend
--- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them extended, or none.
 update {queue}
 set lease_until = {now} + cast(:lease as float8) * interval '1 second'
@@ -197,10 +190,10 @@ where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
 returning id, lease_until;
 
 -- name: cancel
--- Cancel the messages of :ids. Those in progress are told to stop. The others leave the queue: they move to the history
--- as cancelled, or are deleted if the queue keeps none. Returns each message, and whether it was told.
--- Index: the primary key. Locks: the rows, in the order of their ids; it waits for claims and finishes under way, and
--- then sees the state that they left. A crash leaves all or nothing.
+-- Returns each message, and whether it was told. Index: the primary key.
+-- Locks: the rows, in the order of their ids; it waits for claims and finishes under way, and then sees the state that
+-- they left.
+-- A crash leaves all or nothing.
 with message as materialized (
     select id, state from {queue} where id = any(cast(:ids as bigint[])) order by id for update
 ), told as (
@@ -229,9 +222,7 @@ union all
 select id, false from gone;
 
 -- name: cancel_held
--- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
--- or are deleted if the queue keeps none. :error is kept.
--- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+-- :error is kept. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 -- [keep]
 with gone as (
     delete from {queue}
@@ -260,20 +251,18 @@ returning id;
 -- [end]
 
 -- name: told
--- Those of the messages of :ids that are in progress and were told to stop. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select id from {queue} where id = any(cast(:ids as bigint[])) and cancelled_at is not null;
 
 -- name: holder
--- The token of the lease under which the message :id is in progress; none of a message that a stream has. Index: the
--- primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select replace(cast(token as text), '-', '')
 from {queue}
 where id = :id and state = 'in_progress' and lease_until is not null;
 
 -- name: reschedule
--- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
--- is ready if it is due, else scheduled. One that is blocked stays so. Returns as in push, whether consumers wait.
--- Index: the primary key. Locks: the row; it waits for a claim under way. A crash leaves it as it was.
+-- Returns as in push, whether consumers wait. Index: the primary key. Locks: the row; it waits for a claim under way.
+-- A crash leaves it as it was.
 with moved as (
     update {queue}
     set state = case

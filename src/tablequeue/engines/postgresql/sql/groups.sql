@@ -1,7 +1,6 @@
 -- Groups: their tables, the heads of ordered groups, the turns of fair ones, claims of one group.
 
 -- name: create_groups
--- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
 -- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress. Those of a
 -- run are in progress together: in_run is the id of the message if it was claimed in a run, else 0. In an open run it
 -- is minus the id: such a message holds up those behind it, and not those before it. So a message becomes the head if
@@ -208,7 +207,6 @@ returning
     {claimed};
 
 -- name: claim_group
--- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Index: {table}__ready, by the slot of the group; another group may have the same slot. Locks: the rows; those that
 -- another one is claiming are passed over. id = any(array(...)): the subquery runs once.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.

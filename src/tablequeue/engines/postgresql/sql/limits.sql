@@ -17,9 +17,6 @@ insert into {slots} (slot) select n from generate_series(1, {concurrency}) as n;
 analyze {slots};
 
 -- name: create_rate
--- The rate of a queue that limits how many messages are claimed, in one row that each claim locks. `step`: microseconds
--- between two messages; `burst`: how many may be claimed at once. `spent_until`: the time when `burst` of them may be
--- claimed again. A claim of n messages moves it by n steps, from now on if it is past.
 -- Runs in one transaction: a crash leaves nothing.
 create table {rate} (
     step bigint not null,
@@ -45,10 +42,7 @@ analyze {stripes};
 create index {table}__working on {queue} ({slot}, id) where state = 'in_progress';
 
 -- name: create_group_rates
--- The rate of each group of a queue that limits how many messages of a group are claimed: a row for each group that has
--- spent some of it, by its slot. `spent_until`: as in create_rate. A row of the past means what no row means, so it can
--- be deleted. Whoever changes a row has locked the stripe of the group.
--- Runs in one transaction: a crash leaves nothing.
+-- Whoever changes a row has locked the stripe of the group. Runs in one transaction: a crash leaves nothing.
 create table {group_rates} (
     slot bigint constraint {table}__group_rate primary key,
     spent_until timestamptz not null
@@ -56,10 +50,9 @@ create table {group_rates} (
 create index {table}__spent on {group_rates} (spent_until);
 
 -- name: resize_slots
--- Give a queue {concurrency} places, which had another number. Messages in progress keep theirs: a place that is one
--- too many is closed until its message is finished.
--- Locks: all places, until the transaction ends; it waits for the claims that have locked some.
--- Runs in one transaction: a crash leaves the places as they were.
+-- Messages in progress keep theirs: a place that is one too many is closed until its message is finished.
+-- Locks: all places, until the transaction ends; it waits for the claims that have locked some. Runs in one
+-- transaction: a crash leaves the places as they were.
 select slot from {slots} for update;
 delete from {slots} as place
 where (slot < 0 or slot > {concurrency}) and (
@@ -72,7 +65,6 @@ where not exists (select from {slots} where slot = n);
 analyze {slots};
 
 -- name: change_rate
--- Give a queue another rate. What was spent stays spent: as many messages as before may be claimed less than the burst.
 -- Index: none, it is one row. Locks: the row; it waits for claims. A crash leaves the rate as it was.
 update {rate}
 set spent_until = {now} + interval '1 microsecond' * cast(ceil({step} * least(
@@ -82,21 +74,17 @@ set spent_until = {now} + interval '1 microsecond' * cast(ceil({step} * least(
     burst = {burst};
 
 -- name: drop_stripes
--- Drop what the claims of a queue with limits for each group lock.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists {stripes};
 
 -- name: forget_rate
--- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
--- A whole burst may be claimed then. Index: none, it is one row. Locks: the row, if it changes.
+-- Index: none, it is one row. Locks: the row, if it changes.
 update {rate}
 set spent_until = {now}
 where spent_until > {now} + interval '1 minute' + burst * (step * interval '1 microsecond')
 returning spent_until;
 
 -- name: forget_rates
--- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
 -- Index: {table}__spent. Locks: the rows; locked ones are skipped.
 -- A claim that comes meanwhile waits for the end of this statement, and adds its row again.
 delete from {group_rates}
@@ -111,9 +99,8 @@ where slot = any(array(
 )) and spent_until > {now} + interval '1 minute' + {group_burst} * (interval '1 microsecond' * {group_step});
 
 -- name: close_slots
--- Close a place for each message in progress that has none: it was claimed by a consumer that did not know of the limit
--- yet. Remove the closed places whose message is no longer in progress.
--- Index: the primary keys, {table}__in_progress. Locks: the rows. A crash leaves some of it for the next time.
+-- Remove the closed places whose message is no longer in progress. Index: the primary keys, {table}__in_progress.
+-- Locks: the rows. A crash leaves some of it for the next time.
 delete from {slots} as place
 where slot < 0 and (
     select true from {queue} where id = place.message and token = place.token and state = 'in_progress'

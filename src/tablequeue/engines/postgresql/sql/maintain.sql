@@ -68,9 +68,6 @@ union all
 select id from cancelled;
 
 -- name: move_dead
--- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
--- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
--- key. The key is free again: a message of {target} may have the same.
 -- Index: the primary key. Locks: the rows. In one transaction with the failure: a crash leaves the message in progress.
 with dead as (
     delete from {queue} where id = any(cast(:ids as bigint[])) and state || '' = 'dead' returning *
@@ -88,8 +85,6 @@ from dead
 order by id;
 
 -- name: expire
--- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become dead
--- letters: nothing else could show them.
 -- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
 -- [keep]
 with expired as (
@@ -125,7 +120,6 @@ returning id;
 -- [end]
 
 -- name: redrive
--- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
 -- Index: {table}__dead. Locks: the rows. A crash leaves all of a batch done, or nothing.
 with redriven as (
 -- [dependencies]
@@ -144,7 +138,6 @@ with redriven as (
 select id, {waited_for} as waited_for from redriven;
 
 -- name: redrive_ids
--- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key, and not that of the dead letters beside it (state || '': see promote). Locks: the rows.
 -- A crash leaves all or nothing.
 with redriven as (
@@ -162,9 +155,8 @@ with redriven as (
 select id, {waited_for} as waited_for from redriven;
 
 -- name: move_back
--- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
--- the keys that they had. The first statement finds and locks them, the others move them.
--- Index: the primary key. Locks: the rows; locked rows are skipped. A crash leaves all moved, or none.
+-- The first statement finds and locks them, the others move them. Index: the primary key.
+-- Locks: the rows; locked rows are skipped. A crash leaves all moved, or none.
 -- name: move_back.find
 select id from {target}
 where id = any(cast(:ids as bigint[])) and state || '' in ('ready', 'scheduled', 'blocked', 'dead')
@@ -194,7 +186,7 @@ where id = any(array(
 ));
 
 -- name: purge_ids
--- Delete those of :ids that are {state}. Index: the primary key.
+-- Index: the primary key.
 delete from {queue}
 where id = any(cast(:ids as bigint[])) and state = '{state}';
 
@@ -227,6 +219,6 @@ where id = any(array(
 ));
 
 -- name: purge_history_ids
--- Delete the messages of :ids from the history. Index: the primary key. Locks: the rows of one bounded batch.
+-- Index: the primary key. Locks: the rows of one bounded batch.
 delete from {history}
 where id = any(cast(:ids as bigint[]));

@@ -1,19 +1,16 @@
 -- The position of a subscription and its progress: read it, and move it.
 
 -- name: range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: none.
+-- The row has no messages. Locks: none.
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, {now}, {now}
 );
 
 -- name: range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
--- Indexes: the primary keys, runs by last_id; all detached messages are read. Locks: the rows; locked rows are
--- skipped, and range_remaining finds them. In one transaction with range_seek.
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more.
+-- Indexes: the primary keys, runs by last_id; all detached messages are read.
+-- Locks: the rows; locked rows are skipped, and range_remaining finds them. In one transaction with range_seek.
 delete from {queue}
 where id = any(array(
     select id
@@ -33,8 +30,6 @@ where id = any(array(
 select pg_advisory_xact_lock({range_lock});
 
 -- name: range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the rows; locked rows are skipped. In one transaction with range_seek.
 update {ranges} set lease_until = {now}
 where id = any(array(
@@ -42,8 +37,6 @@ where id = any(array(
 ));
 
 -- name: range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
 -- Indexes: {table}__lease, the primary keys, that of the runs by last_id; all detached messages are read. Locks: none.
 select
     (select count(*) from {ranges} where lease_until is not null and last_offset >= :start)
@@ -59,9 +52,7 @@ select
     );
 
 -- name: range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, {table}__lease.
--- Locks: range_wait comes before it, so that it sees the last claim.
+-- Indexes: the primary key, {table}__lease. Locks: range_wait comes before it, so that it sees the last claim.
 with last as (
     select last_offset from {ranges} order by id desc limit 1
 ), open as (
@@ -78,9 +69,6 @@ with last as (
 select ranges from open;
 
 -- name: range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
 -- Indexes: the primary keys, {table}__lease. Locks: none.
 with bounds as (
     select
@@ -121,9 +109,6 @@ select
 from bounds;
 
 -- name: range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
 -- Indexes: the primary keys. Locks: none.
 with spans as materialized (
     select

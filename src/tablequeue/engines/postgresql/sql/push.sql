@@ -1,8 +1,8 @@
 -- Pushes into a queue.
 
 -- name: push
--- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
--- Returns the id, and whether waiting consumers must be notified from another connection; see notify.
+-- Nothing is pushed if a live message has its :key. Returns the id, and whether waiting consumers must be notified from
+-- another connection; see notify.
 -- Locks: none that another transaction waits for; and, if consumers wait, that of NOTIFY, for the length of the commit.
 -- A crash before the commit leaves nothing.
 with pushed as (

@@ -27,7 +27,6 @@ order by id
 limit :n;
 
 -- name: range_peek_in_progress
--- The first :n messages of the log with an id above :after that ranges in progress hold.
 -- Indexes: {table}__lease, the primary keys. Locks: none.
 select
     {log_columns with
@@ -47,8 +46,6 @@ order by id
 limit :n;
 
 -- name: range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
 -- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it. Locks: none.
 with message as (
     select log.*, first_offset + log.id - first_id as message_offset
@@ -157,7 +154,6 @@ order by id desc, attempts desc
 limit :n;
 
 -- name: range_live_bounds
--- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
 -- Indexes: the primary keys, {table}__lease. Locks: none.
 select min(low), max(high)
 from (
@@ -170,10 +166,6 @@ from (
 where low <= high;
 
 -- name: range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
 with spans as materialized (

@@ -1,8 +1,6 @@
 -- The tables and functions of a subscription's ranges of the log.
 
 -- name: create_ranges
--- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
--- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
 -- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
 -- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.
@@ -170,7 +168,7 @@ create or replace function {pump_range}(n integer, at timestamptz) returns integ
     $$;
 
 -- name: drop_ranges
--- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+-- In one transaction with its queue: a crash leaves all or nothing.
 drop function if exists {claim_range};
 drop function if exists {read_range};
 drop function if exists {pump_range};

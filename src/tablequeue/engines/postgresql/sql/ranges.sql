@@ -155,7 +155,6 @@ select
 from {read_range}(cast(:token as uuid));
 
 -- name: range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
 -- Index: {table}__token. Locks: the row. A crash leaves it in progress until its lease expires.
 update {ranges}
 set finished_at = {now}, lease_until = null

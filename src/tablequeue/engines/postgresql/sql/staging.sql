@@ -1,8 +1,6 @@
 -- Staged messages of many processes: write, publish, delete.
 
 -- name: create_staged
--- Where the tasks of a bulk write from many processes put their messages before all of them are pushed at once
--- (publish), and the last batch of each writer that numbers its batches, so that a repeated one adds nothing.
 -- A row is up to 10,000 messages, in arrays of one length; null is an array of nulls. Of rows of one message each,
 -- 1,000,000 had to be sorted for 1.0 s and deleted for 0.5, of a write of 9. Not compressed: it is read once.
 -- Unlogged: a crash of the server empties it, and publish finds that messages are missing.
@@ -63,13 +61,12 @@ returning first_id, set_config('synchronous_commit', 'off', true);
 copy {log} (id, payload, headers, group_key, producer) from stdin;
 
 -- name: staged_count
--- Count the messages that the :attempts of the write :write staged. It reads the whole table. Locks: none.
+-- It reads the whole table. Locks: none.
 select coalesce(sum(cardinality(payloads)), 0)
 from {staged}
 where write_id = :write and attempt = any(:attempts);
 
 -- name: staged_taken
--- Up to 100 keys of what the :attempts of the write :write staged that messages have already, or that are there twice.
 -- Locks: none.
 -- Index: {table}__key; it reads all of {staged}.
 with staged as materialized (
@@ -88,18 +85,16 @@ order by dedup_key
 limit 100;
 
 -- name: writer_advance
--- Advance the writer :writer to :batch. Returns a row, or none if that batch was written before.
--- Index: the primary key. Locks: the row, until the transaction ends, in which publish follows.
+-- Returns a row, or none if that batch was written before. Index: the primary key.
+-- Locks: the row, until the transaction ends, in which publish follows.
 insert into {writers} (writer, batch) values (:writer, :batch)
 on conflict (writer) do update set batch = excluded.batch where {table}__writers.batch < excluded.batch
 returning batch;
 
 -- name: publish
--- Push what the :attempts of the write :write staged, in the order of their parts, all at once. None has a key.
--- Index: none. Locks: none that another transaction waits for.
--- Not publish_keyed: its on conflict takes a lock and a record of the log for each row, an eighth of the time and of
--- the log. Half of what it takes are the two indexes by id, and a fifth are the ids.
--- One transaction with writer_advance: a crash publishes none.
+-- None has a key. Index: none. Locks: none that another transaction waits for. Not publish_keyed: its on conflict takes
+-- a lock and a record of the log for each row, an eighth of the time and of the log. Half of what it takes are the two
+-- indexes by id, and a fifth are the ids. One transaction with writer_advance: a crash publishes none.
 insert into {queue} (
     payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at}
 )
@@ -149,7 +144,6 @@ from (
 on conflict (dedup_key) where dedup_key is not null do nothing;
 
 -- name: unstage
--- Delete what the write :write staged, published or not, and what any write left behind a day ago or earlier.
 -- It reads the whole table, which holds the writes under way only. A crash leaves it for the next write.
 delete from {staged}
 where write_id = :write or staged_at < {now} - interval '1 day';

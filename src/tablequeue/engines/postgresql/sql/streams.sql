@@ -1,8 +1,7 @@
 -- Streams: claims that a batch can be read from again.
 
 -- name: streams
--- The streams of a queue, by name, with the number of messages in progress of each. Locks: none.
--- Index: the primary key; {table}__in_progress, where a stream has no lease.
+-- Locks: none. Index: the primary key; {table}__in_progress, where a stream has no lease.
 select
     stream, epoch, batch, completed, token, claimed_at,
     (
@@ -14,9 +13,6 @@ from {streams} as streams
 order by stream;
 
 -- name: create_streams
--- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
--- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
--- `failures`: how often that batch was begun, and which of its messages fail, with their errors, as JSON.
 -- Made when the first stream begins, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 create table if not exists {streams} (
     stream text primary key,
@@ -29,8 +25,6 @@ create table if not exists {streams} (
 );
 
 -- name: stream_set
--- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
--- completed.
 -- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
 update {streams}
 set batch = :batch,
@@ -41,8 +35,6 @@ set batch = :batch,
 where stream = :stream;
 
 -- name: stream_claim
--- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
--- they stay with the stream until it completes the batch, or the batch is released.
 -- Index: {table}__ready. Locks: the rows; rows that another claim has locked are skipped.
 -- In one transaction with stream_set: after a crash none is claimed.
 -- [limited]

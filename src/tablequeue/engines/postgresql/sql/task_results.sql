@@ -1,9 +1,7 @@
 -- Results of tasks, and chords: tasks whose results together are given to another one.
 
 -- name: create_task_results
--- The results, by the keys that a result backend gives them; the chords; and the parts of chords that have returned.
--- A result with a final_until is not replaced before that time. A chord is complete when it has as many parts as its
--- size and what was added. Runs in one transaction: a crash leaves nothing.
+-- Runs in one transaction: a crash leaves nothing.
 create table if not exists {task_results} (
     id text constraint tq__task_results_id primary key,
     body bytea not null,
@@ -56,11 +54,10 @@ select {waited_for};
 {note_part};
 
 -- name: read_results
--- The results with these keys that have not expired. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select id, body from {task_results} where id = any(cast(:keys as text[])) and until > {now};
 
 -- name: open_chord
--- Begin a chord, or begin it again, without the parts of the time before; :body is what is sent when it is complete.
 -- Index: the primary keys. Locks: the rows. A crash leaves all or nothing.
 with forgotten as (
     delete from {chord_parts} where chord = :chord
@@ -72,34 +69,31 @@ set body = excluded.body, size = null, added = 0, ended = false, token = null, l
     until = excluded.until;
 
 -- name: size_chord
--- Set the number of parts. Index: the primary key. Locks: the row. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the row. A crash leaves all or nothing.
 insert into {chords} (id, size, until)
 values (:chord, :number, {now} + cast(:expires as float8) * interval '1 second')
 on conflict (id) do update
 set size = excluded.size, ended = false, token = null, lease_until = null, until = excluded.until;
 
 -- name: add_to_chord
--- Count one more part. Index: the primary key. Locks: the row. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the row. A crash leaves all or nothing.
 insert into {chords} as chord (id, added, until)
 values (:chord, 1, {now} + cast(:expires as float8) * interval '1 second')
 on conflict (id) do update set added = chord.added + 1;
 
 -- name: claim_chord
--- Claim a chord that is complete, for :lease seconds, unless another claim of it lasts. Of two parts that return at the
--- same time, the one that commits last sees both.
--- Index: the primary keys. Locks: the row of a complete chord. A crash leaves all or nothing.
+-- Of two parts that return at the same time, the one that commits last sees both. Index: the primary keys.
+-- Locks: the row of a complete chord. A crash leaves all or nothing.
 update {chords} as chord
 set token = :token, lease_until = {now} + cast(:lease as float8) * interval '1 second'
 where id = :chord and not ended and {has_all_parts}
     and (token = :token or lease_until is null or lease_until <= {now});
 
 -- name: end_chord
--- End a chord that is held under :token: it has no parts any more, and takes none.
 -- Index: the primary keys. Locks: the rows. One transaction with what is sent then: a crash leaves all or nothing.
 update {chords} set ended = true, body = null, token = null where id = :chord and token = :token;
 
 -- name: expire_results
--- Delete up to :n results that have expired, as many chords, and as many parts of chords without a newer part.
 -- Indexes: tq__task_results_until, tq__chords_until, tq__chord_parts_until. Locks: the rows, but no locked ones.
 delete from {task_results}
 where id = any(array(select id from {task_results} where until <= {now} limit :n for update skip locked));

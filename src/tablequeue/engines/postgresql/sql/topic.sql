@@ -1,7 +1,7 @@
 -- The log of a topic: push, give offsets, read, trim.
 
 -- name: topic_push
--- Push one message to the log. Returns the id, and whether waiting consumers must be notified from another connection.
+-- Returns the id, and whether waiting consumers must be notified from another connection.
 -- Locks: none that another transaction waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
 with pushed as (
     insert into {log} (pushed_at, producer, group_key, headers, payload)
@@ -58,7 +58,7 @@ select id, {waited_for} as waited_for from pushed;
 select {log}__sequence(true, true);
 
 -- name: topic_bounds
--- The first offset of the log, and the one after the last. Indexes: those of the runs. Locks: none.
+-- Indexes: those of the runs. Locks: none.
 select
     (select min(first_offset) + 1 from {runs}),
     (select first_offset + last_id - first_id + 1 from {runs} order by first_offset desc limit 1);
@@ -113,8 +113,7 @@ where (select first_offset + last_id - first_id from {runs} order by first_offse
 select {log}__trim(:start, :age, :n, {now}, :consumed);
 
 -- name: topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages. Those of bulk writes under way are not counted.
+-- Those of bulk writes under way are not counted.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
 select producer, cast(extract(epoch from {now} - pushed_at) as float8) as ago, count(*) as pushed
 from (select id, producer, pushed_at from {log} order by id desc limit :n) as newest

@@ -1,7 +1,6 @@
 -- The tables and functions of a topic.
 
 -- name: create_topic
--- The log of a topic. Its rows are never changed.
 -- Ids are given before commits. So the offset of a message, which says when it became visible, is in the runs: a run is
 -- ids without a gap that were all visible when a session looked, and an offset is first_offset + id - first_id. The run
 -- with the lowest offset is the last message that was dropped; at first 0, which never was.
@@ -364,12 +363,11 @@ create function {log}__trim(upto bigint, oldest float8, most bigint, at timestam
 -- [end]
 
 -- name: create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it.
 -- Locks: the log, for a moment. Runs in one transaction: a crash leaves nothing.
 alter table {log} add constraint {table}__grouped check (group_key is not null);
 
 -- name: drop_topic
--- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
+-- In one transaction: a crash leaves all or nothing.
 -- [segments]
 drop function if exists {log}__trim;
 drop function if exists {log}__needed;

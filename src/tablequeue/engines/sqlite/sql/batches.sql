@@ -1,12 +1,11 @@
 -- Batches: messages with a callback, which is pushed when all of them are finished.
 
 -- name: create_batches
--- What a queue with batches has in addition: each message may name its batch. An index shows which messages of a batch
--- are left, by their states. A message that is completed takes its membership with it, so that a completion costs
--- nothing more. A trigger counts those that leave the queue in another way, or after they were told to stop.
--- All queues share the table of the batches, and that of the counts, whose rows are only appended: nobody waits there.
--- open_in is the table of the queue while the batch is open. The numbers of a batch are final once it has ended.
--- Runs in one transaction: a crash leaves nothing.
+-- An index shows which messages of a batch are left, by their states. A message that is completed takes its membership
+-- with it, so that a completion costs nothing more. A trigger counts those that leave the queue in another way, or
+-- after they were told to stop. All queues share the table of the batches, and that of the counts, whose rows are only
+-- appended: nobody waits there. open_in is the table of the queue while the batch is open. The numbers of a batch are
+-- final once it has ended. Runs in one transaction: a crash leaves nothing.
 alter table {queue} add column batch_id integer;
 create index {table}__batch on {queue} (batch_id, state, id) where batch_id is not null;
 create table if not exists {batches} (
@@ -38,41 +37,34 @@ create trigger {table}__withdrawn after delete on {queue}
     end;
 
 -- name: create_batch_results
--- What a queue with batches has in addition if it keeps results: each result names the batch of its message.
 -- Runs in one transaction: a crash leaves nothing.
 alter table {results} add column batch_id integer;
 create index if not exists {table}__results_batch on {results} (batch_id, id) where batch_id is not null;
 
 -- name: open_batch
--- Open a batch of so many messages, which are pushed in the same transaction.
 -- Locks: the database. A crash before the commit leaves nothing.
 insert into {batches} (queue, open_in, on_dead, then_push, failed_push, pushed, opened_at)
 values ('{table}', '{table}', :on_dead, :then_push, :failed_push, :pushed, {now})
 returning id;
 
 -- name: batch_of
--- The batch of the message :id, which is held under :token. No completion of the message commits before this
--- transaction, so the batch has a message all the time, and cannot end.
 -- Index: the primary key. Locks: the database. A crash leaves everything as it was.
 select batch_id from {queue} where id = :id and token = :token;
 
 -- name: batches_of
--- The batches of the messages of :ids that are held under :token and are in one. This transaction completes them next.
 -- Index: the primary key. Locks: none. A crash leaves everything as it was.
 select id, batch_id from {queue}
 where id in (select value from json_each(:ids)) and token = :token and batch_id is not null;
 
 -- name: lock_batch
--- What the open batch :id pushes: when it ends, and when it has a dead letter. No row if another transaction has it.
 -- Index: the primary key. Locks: the database.
 select then_push, failed_push from {batches} where id = :id and open_in = '{table}';
 
 -- name: stats_batches
--- How many batches of the queue are open, up to 100,000. Index: tq__batches_open. Locks: none.
+-- Index: tq__batches_open. Locks: none.
 select count(*) from (select 1 from {batches} where open_in = '{table}' limit 100000);
 
 -- name: forget_batches
--- Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch has any more.
 -- Looks without locks, and changes by what the looks have found: nobody waits for an open transaction.
 -- Indexes: tq__batches_ended, the primary key, tq__batch_counts_batch; the counts, which are few, are read whole.
 -- Locks: the database. A crash leaves some for the next time.

@@ -5,10 +5,6 @@
 select exists (select 1 from sqlite_master where type = 'table' and name = replace(:table, '{prefix}', ''));
 
 -- name: install
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the tables
--- whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions: nothing new
--- gets a table of such a name, so a process that has a dropped queue open reaches no other one.
--- The identity of the database, in one row: see renew_identity.
 -- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
 create table if not exists {identity} (id text primary key) strict, without rowid;
 insert into {identity} (id) select lower(hex(randomblob(16))) where not exists (select 1 from {identity});
@@ -25,8 +21,6 @@ create table if not exists {paused} (
 create table if not exists {dropped} (name text primary key) strict, without rowid;
 
 -- name: renew_identity
--- Give the database another identity, because it is a copy that goes on by itself. The identity is made once, with the
--- catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database refuses them.
 -- Locks: the database. A crash leaves the old one.
 update {identity} set id = lower(hex(randomblob(16)));
 
@@ -35,7 +29,6 @@ update {identity} set id = lower(hex(randomblob(16)));
 insert or ignore into {dropped} (name) values ('{table}');
 
 -- name: pause
--- Hand out no message of the queue until the time :until. Claims that have begun still end.
 -- Index: the primary key. Locks: the row. A crash leaves the queue as it was.
 insert into {paused} (name, until) values ('{table}', :until)
 on conflict (name) do update set until = excluded.until;

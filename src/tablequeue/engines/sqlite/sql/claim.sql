@@ -24,8 +24,6 @@ returning
     {claimed}{and_slot};
 
 -- name: take
--- Move up to :n ready messages to the history: finished, or under :token until they are completed. If the
--- queue keeps no history, delete them.
 -- Index: {table}__ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
 -- before the commit too.
 -- [keep]

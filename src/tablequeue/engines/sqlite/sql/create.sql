@@ -1,11 +1,10 @@
 -- The tables of a queue: create and drop.
 
 -- name: create
--- A queue's table. Times are whole microseconds since 1970 in UTC.
--- AUTOINCREMENT: without it, an empty queue would give an id a second time.
--- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
--- A deduplication key is unique among the messages in the table: live ones and dead letters.
--- Runs in one transaction: a crash leaves nothing.
+-- Times are whole microseconds since 1970 in UTC. AUTOINCREMENT: without it, an empty queue would give an id a second
+-- time. A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the
+-- order. A deduplication key is unique among the messages in the table: live ones and dead letters. Runs in one
+-- transaction: a crash leaves nothing.
 create table {queue} (
     id integer primary key autoincrement,
     state text not null default 'ready' check (state in ({states})),
@@ -26,8 +25,6 @@ create index {table}__blocked on {queue} (group_key, id) where state = 'blocked'
 create unique index {table}__key on {queue} (dedup_key) where dedup_key is not null;
 
 -- name: create_history
--- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
--- its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 create table {history} (
     id integer primary key,
@@ -41,8 +38,6 @@ create table {history} (
 create index {table}__finished on {history} (finished_at);
 
 -- name: create_results
--- The results of finished messages, as JSON: what their consumers gave when they completed them. A row is there as long
--- as the message is in the history.
 -- A trigger, and no foreign key: SQLite ignores these on connections that do not ask for them.
 create table {results} (
     id integer primary key,
@@ -54,8 +49,6 @@ create trigger {table}__purged after delete on {history}
     end;
 
 -- name: create_keys
--- The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and until when. A row
--- is there from the push on, finished or not, until a sweep deletes it. The token names the call that took the key.
 -- Locks: the database. A crash leaves nothing.
 create table {keys} (
     dedup_key text primary key,

@@ -1,8 +1,6 @@
 -- Dependencies: messages that wait until others have left their queues.
 
 -- name: create_dependencies
--- The table of what messages wait for, shared by all queues. A row for each message that another one waits for, and one
--- with an empty on_table, the head, with the time at which the waiting message was to be ready.
 -- Runs in one transaction: a crash leaves nothing.
 create table if not exists {dependencies} (
     id integer primary key autoincrement,
@@ -19,7 +17,7 @@ create index if not exists tq__dependencies_message on {dependencies} (queue, me
 create index if not exists tq__dependencies_on on {dependencies} (on_table);
 
 -- name: existing_ids
--- Those of :ids that are messages of the queue, or of its history. Indexes: the primary keys. Locks: none.
+-- Indexes: the primary keys. Locks: none.
 select id from {queue} where id in (select value from json_each(:ids))
 -- [keep]
 union all
@@ -28,7 +26,6 @@ select id from {history} where id in (select value from json_each(:ids))
 ;
 
 -- name: waits_for
--- For how many messages those of :ids wait that wait for any, as the last sweep has seen it.
 -- Index: message. Locks: none.
 select message, count(case when on_table <> '' then 1 end)
 from {dependencies}
@@ -36,8 +33,6 @@ where queue = '{table}' and message in (select value from json_each(:ids))
 group by message;
 
 -- name: ended_dependencies
--- Up to :n rows about messages of :on_table that have left their queue, or are dead letters where that matters; and
--- whether such a one cancels the message that waits. One that was rescheduled is no longer due at :due, and stays.
 -- Indexes: tq__dependencies_queue, the primary keys. Locks: none.
 select
     waiting.id, waiting.message,
@@ -51,7 +46,6 @@ order by waiting.id
 limit :n;
 
 -- name: free_heads
--- Make the messages due whose heads are :ids: those that are still due at :due, and so were not rescheduled.
 -- Index: the primary key. Locks: the database. A crash leaves all or nothing.
 update {queue} as message
 set due_at = max({now} + cast(ifnull(head.delay, 0) * 1000000 as integer), ifnull(head.due, 0))
@@ -60,8 +54,6 @@ where head.id in (select value from json_each(:ids)) and message.id = head.messa
     and message.due_at = :due and message.state in ('scheduled', 'blocked');
 
 -- name: waiting_fronts
--- Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was pushed before
--- them: it was redriven, and they may wait for it.
 -- Indexes: {table}__scheduled, {table}__blocked. Locks: none.
 select front.id from {queue} as front
 where front.state = 'scheduled' and front.due_at = :due and exists (
@@ -77,5 +69,5 @@ update {queue} set state = 'blocked'
 where id in (select value from json_each(:ids)) and state = 'scheduled' and due_at = :due;
 
 -- name: forget_dependencies
--- Delete the rows :ids. Index: the primary key. Locks: the database. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the database. A crash leaves all or nothing.
 delete from {dependencies} where id in (select value from json_each(:ids));

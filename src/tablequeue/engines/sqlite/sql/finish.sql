@@ -1,7 +1,6 @@
 -- What ends an attempt or changes a message: complete, fail, release, extend, cancel, reschedule.
 
 -- name: complete
--- Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
 -- Index: the primary key. Locks: the database. The statements commit together: a crash leaves all of them completed, or
 -- none.
 -- [keep]
@@ -18,7 +17,6 @@ where id in (select value from json_each(:ids)) and token = :token
 returning id{ending};
 
 -- name: complete_at_most_once
--- Complete the messages of :ids that were delivered at most once under :token.
 -- Index: the primary key of the history. Locks: the database. A crash leaves all of them completed, or none.
 update {history}
 set finished_at = {now}, token = null
@@ -47,7 +45,6 @@ where message.id = given.id and token = :token and cancelled_at is null
 returning id, state;
 
 -- name: fail_at_most_once
--- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
 -- Index: the primary key of the history. Locks: the database. A crash leaves all of them failed, or none.
 update {history}
 set errors = {errors_and error=:error},
@@ -56,8 +53,6 @@ where id in (select value from json_each(:ids)) and token = :token
 returning id, 'lost';
 
 -- name: release
--- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
--- attempt does not count.
 -- Index: the primary key. Locks: the database. A crash leaves them in progress until the lease expires.
 update {queue}
 set state = case{or_blocked} when :delay > 0 then 'scheduled' else 'ready' end,
@@ -69,7 +64,6 @@ where id in (select value from json_each(:ids)) and token = :token and cancelled
 returning id, state = 'blocked';
 
 -- name: extend
--- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now.
 -- Index: the primary key. Locks: the database. A crash leaves all of them extended, or none.
 update {queue}
 set lease_until = {now} + cast(:lease * 1000000 as integer)
@@ -77,9 +71,8 @@ where id in (select value from json_each(:ids)) and token = :token
 returning id, lease_until;
 
 -- name: cancel
--- Cancel the messages of :ids. Those in progress are told to stop. The others leave the queue: they move to the history
--- as cancelled, or are deleted if the queue keeps none. Returns each message, and whether it was told.
--- Index: the primary key. Locks: the database. All statements commit together: a crash leaves all or nothing.
+-- Returns each message, and whether it was told. Index: the primary key. Locks: the database. All statements commit
+-- together: a crash leaves all or nothing.
 -- name: cancel.find
 select id, state = 'in_progress' from {queue} where id in (select value from json_each(:ids));
 -- name: cancel.change
@@ -101,9 +94,8 @@ delete from {queue}
 where id in (select value from json_each(:ids)) and state <> 'in_progress';
 
 -- name: cancel_held
--- The messages of :ids that are held under :token, and were told to stop, end: they move to the history as cancelled,
--- or are deleted if the queue keeps none. If :token is null, those whose lease has expired. :error is kept.
--- Index: the primary key. Locks: the database. All statements commit together: a crash leaves all or nothing.
+-- If :token is null, those whose lease has expired. :error is kept. Index: the primary key. Locks: the database. All
+-- statements commit together: a crash leaves all or nothing.
 update {queue}
 set errors = {errors_and error=:error}
 where id in (select value from json_each(:ids)) and cancelled_at is not null
@@ -126,17 +118,14 @@ where id in (select value from json_each(:ids)) and cancelled_at is not null
 returning id;
 
 -- name: told
--- Those of the messages of :ids that are in progress and were told to stop. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select id from {queue} where id in (select value from json_each(:ids)) and cancelled_at is not null;
 
 -- name: holder
--- The token of the lease under which the message :id is in progress; none of a message that a stream has. Index: the
--- primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select token from {queue} where id = :id and state = 'in_progress' and lease_until is not null;
 
 -- name: reschedule
--- Give message :id, which waits, another due time or another :priority, or both; what is null stays as it is. Then it
--- is ready if it is due, else scheduled. One that is blocked stays so.
 -- Index: the primary key. Locks: the database. A crash leaves it as it was.
 update {queue}
 set state = case

@@ -6,7 +6,6 @@ create table {ring} (served text not null) strict;
 insert into {ring} values ('');
 
 -- name: create_groups
--- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
 -- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress. Those of a
 -- run are in progress together: in_run is the id of the message if it was claimed in a run, else 0. In an open run it
 -- is minus the id: such a message holds up those behind it, and not those before it. So a message becomes the head if
@@ -132,7 +131,6 @@ returning
     {claimed};
 
 -- name: claim_group
--- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Index: {table}__ready. Locks: the database, for the length of the statement.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.

@@ -1,12 +1,10 @@
 -- Deduplication keys.
 
 -- name: find_keys
--- Return those of :keys that messages of the queue have, with their ids. Index: {table}__key. Locks: none.
+-- Index: {table}__key. Locks: none.
 select dedup_key, id from {queue} where dedup_key in (select value from json_each(:keys)) and dedup_key is not null;
 
 -- name: take_keys
--- Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or null], sorted.
--- Return them. A key is free if no message of the queue has it, and the time of the last message that had it is over.
 -- Indexes: the primary key, {table}__key. Locks: a key waits for another transaction that is taking it.
 -- In one transaction with the push: a crash takes none.
 insert into {keys} (dedup_key, token, taken_until)
@@ -21,10 +19,8 @@ where {keys}.taken_until <= {now}
 returning dedup_key;
 
 -- name: end_keys
--- Messages lose those of the keys whose time is over: :taken is a JSON array of [key, ...]. A push that takes them can
--- follow. The messages stay as they are otherwise.
--- Indexes: {table}__key, the primary key of {keys}. Locks: the database.
--- In one transaction with the push: a crash changes nothing.
+-- The messages stay as they are otherwise. Indexes: {table}__key, the primary key of {keys}. Locks: the database. In
+-- one transaction with the push: a crash changes nothing.
 update {queue} set dedup_key = null
 where dedup_key in (select json_extract(value, '$[0]') from json_each(:taken))
     and not exists (
@@ -32,9 +28,6 @@ where dedup_key in (select json_extract(value, '$[0]') from json_each(:taken))
     );
 
 -- name: name_keys
--- Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key without an
--- id is free again: a message of the queue has got it meanwhile. The time of a key begins with the push, which came
--- after take_keys. That of a message which has moved here began before, so the later end counts.
 -- Indexes: the primary keys. Locks: the database.
 -- In one transaction with the push: a crash takes none.
 update {keys}
@@ -51,8 +44,6 @@ delete from {keys}
 where id is null and dedup_key in (select json_extract(value, '$[0]') from json_each(:taken));
 
 -- name: taken_keys
--- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of
--- arrays with a key.
 -- Index: the primary key. Locks: none.
 select dedup_key, id from {keys}
 where dedup_key in (select json_extract(value, '$[0]') from json_each(:taken)) and taken_until > {now};

@@ -7,9 +7,6 @@ create table {slots} (places integer not null) strict;
 insert into {slots} values ({concurrency});
 
 -- name: create_rate
--- The rate of a queue that limits how many messages are claimed, in one row that each claim locks. `step`: microseconds
--- between two messages; `burst`: how many may be claimed at once. `spent_until`: the time when `burst` of them may be
--- claimed again. A claim of n messages moves it by n steps, from now on if it is past.
 -- Runs in one transaction: a crash leaves nothing.
 create table {rate} (
     step integer not null,
@@ -25,9 +22,7 @@ insert into {rate} (step, burst) values ({step}, {burst});
 create index {table}__working on {queue} ({slot}, lease_until) where state = 'in_progress';
 
 -- name: create_group_rates
--- The rate of each group of a queue that limits how many messages of a group are claimed: a row for each group that has
--- spent some of it, by its slot. `spent_until`: as in create_rate. A row of the past means what no row means, so it can
--- be deleted. Runs in one transaction: a crash leaves nothing.
+-- Runs in one transaction: a crash leaves nothing.
 create table {group_rates} (
     slot text primary key,
     spent_until integer not null
@@ -35,20 +30,16 @@ create table {group_rates} (
 create index {table}__spent on {group_rates} (spent_until);
 
 -- name: grant_rate
--- How many messages the rate allows now, and the time of that now.
 -- Index: none, it is one row. Locks: none; the transaction is the only one that writes.
 select burst - (max(0, spent_until - {now}) + step - 1) / step as tokens, {now} as clock
 from {rate};
 
 -- name: spend_rate
--- Spend the rate of :number messages, which the transaction has claimed.
 -- Index: none, it is one row. In one transaction with the claim: after a crash nothing is spent.
 update {rate}
 set spent_until = max(spent_until, {now}) + :number * step;
 
 -- name: spend_group_rates
--- Spend the rates of :by_group for the messages that the transaction has claimed: their slots, with a
--- number for each.
 -- Index: the primary key. In one transaction with the claim: after a crash nothing is spent.
 insert into {group_rates} as spent (slot, spent_until)
 select json_extract(value, '$.slot'), {now} + json_extract(value, '$.number') * {group_step}
@@ -58,12 +49,11 @@ on conflict (slot) do update
 set spent_until = max(spent.spent_until, {now}) + (excluded.spent_until - {now});
 
 -- name: resize_slots
--- Give a queue {concurrency} places, which had another number. Messages in progress are counted by each claim.
--- Locks: the database. Runs in one transaction: a crash leaves the number as it was.
+-- Messages in progress are counted by each claim. Locks: the database. Runs in one transaction: a crash leaves the
+-- number as it was.
 update {slots} set places = {concurrency};
 
 -- name: change_rate
--- Give a queue another rate. What was spent stays spent: as many messages as before may be claimed less than the burst.
 -- Index: none, it is one row. Locks: the row; it waits for claims. A crash leaves the rate as it was.
 update {rate}
 set spent_until = {now} + cast(min({burst}, 1.0 * max(0, spent_until - {now}) / step) * {step} + 0.999 as integer),
@@ -71,16 +61,13 @@ set spent_until = {now} + cast(min({burst}, 1.0 * max(0, spent_until - {now}) / 
     burst = {burst};
 
 -- name: forget_rate
--- Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more than a minute.
--- A whole burst may be claimed then. Locks: the database, for the length of the statement.
+-- Locks: the database, for the length of the statement.
 update {rate}
 set spent_until = {now}
 where spent_until > {now} + burst * step + 60000000
 returning spent_until;
 
 -- name: forget_rates
--- Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past means what no row
--- means. So does one that lies so far ahead that the clock has gone back since, by more than a minute.
 -- Index: {table}__spent. Locks: the database, for the length of the statement.
 delete from {group_rates}
 where slot in (select slot from {group_rates} where spent_until <= {now} order by spent_until limit :n) or slot in (

@@ -26,9 +26,6 @@ where id in (
 returning id, state;
 
 -- name: move_dead
--- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
--- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
--- key. The key is free again: a message of {target} may have the same.
 -- Index: the primary key. Locks: the database. In one transaction with the failure: a crash leaves the message in
 -- progress.
 insert into {target} (
@@ -47,8 +44,6 @@ delete from {queue}
 where id in (select value from json_each(:ids)) and state = 'dead';
 
 -- name: expire
--- Up to :n waiting messages whose time is over move to the history, as expired. Without a history they become
--- dead letters: nothing else could show them.
 -- Index: {table}__expires. Locks: the database. The statements commit together: a crash leaves all or nothing.
 -- [keep]
 insert into {history} (
@@ -70,7 +65,6 @@ returning id;
 -- [end]
 
 -- name: redrive
--- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
 -- Index: {table}__dead. A crash leaves all of a batch done, or nothing.
 -- [dependencies]
 update {queue} as message
@@ -84,7 +78,6 @@ where id in (select id from {queue} where state = 'dead' and id > :after order b
 returning id;
 
 -- name: redrive_ids
--- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key. A crash leaves all or nothing.
 -- [dependencies]
 update {queue} as message
@@ -98,9 +91,8 @@ where id in (select value from json_each(:ids)) and state = 'dead'
 returning id;
 
 -- name: move_back
--- Move those of :ids that wait in {target}, and came from this queue, back: with a new id, all attempts before them and
--- the keys that they had. The first statement finds and locks them, the others move them.
--- Index: the primary key. Locks: the database. A crash leaves all moved, or none.
+-- The first statement finds and locks them, the others move them. Index: the primary key. Locks: the database.
+-- A crash leaves all moved, or none.
 -- name: move_back.find
 select id from {target}
 where id in (select value from json_each(:ids)) and state in ('ready', 'scheduled', 'blocked', 'dead');
@@ -128,7 +120,7 @@ delete from {queue}
 where id in (select id from {queue} where state = '{state}' order by id limit :n);
 
 -- name: purge_ids
--- Delete those of :ids that are {state}. Index: the primary key.
+-- Index: the primary key.
 delete from {queue}
 where id in (select value from json_each(:ids)) and state = '{state}';
 
@@ -144,6 +136,6 @@ where id in (
 );
 
 -- name: purge_history_ids
--- Delete the messages of :ids from the history. Index: the primary key. Locks: the database, for one bounded batch.
+-- Index: the primary key. Locks: the database, for one bounded batch.
 delete from {history}
 where id in (select value from json_each(:ids));

@@ -1,10 +1,6 @@
 -- Moves of messages to another queue, and between databases.
 
 -- name: create_moving
--- Where the messages are that leave for a queue of another database, until they are there: no consumer finds them, and
--- only the move changes them. The token names the transaction that set them aside. A target has the table too: what
--- comes is in it within a transaction.
--- And what has come to this queue: the id that each message had, its token, and the id that it has here.
 -- Made at the first such move. Runs in one transaction: a crash leaves nothing.
 create table if not exists {moving} (
     id integer primary key,
@@ -24,8 +20,6 @@ create table if not exists {moved} (
 ) strict, without rowid;
 
 -- name: move
--- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of
--- their ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
 -- A row less is returned for each whose key a message of this queue has; then the caller rolls back.
 -- Index: the primary key. Locks: the database. In one transaction: a crash leaves each message in one of the queues.
 -- name: move.find
@@ -65,7 +59,6 @@ order by id
 limit :n;
 
 -- name: set_aside
--- Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
 -- Index: the primary key. Locks: the database. In one transaction: a crash leaves all in the queue, or all aside.
 insert into {moving} (
     {queue_row without lease_until}, expires_at
@@ -77,11 +70,9 @@ where id in (select value from json_each(:ids));
 delete from {queue} where id in (select value from json_each(:ids));
 
 -- name: forget_aside
--- Delete the messages of :ids, which are in the other database by now, from those that were set aside.
 -- Index: the primary key. Locks: the database. A crash leaves them, and the next move finds that they are there.
 delete from {moving} where id in (select value from json_each(:ids));
 
 -- name: find_moved
--- Those of :ids that have come from other databases: the id that each had, its token, and its id here.
 -- Index: the primary key. Locks: none.
 select id, token, new_id from {moved} where id in (select value from json_each(:ids));

@@ -1,29 +1,22 @@
 -- The position of a subscription and its progress: read it, and move it.
 
 -- name: range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: the database.
+-- The row has no messages. Locks: the database.
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (:start, :start - 1, 0, 0, {now}, {now});
 
 -- name: range_absorb
--- Delete the detached messages that a seek decides about: those that no consumer has had, at any offset, because
--- they are in the log; and those with an offset from :start on that the log still has, because they come again. With
--- :force, the latter even if they are in progress: their leases end. A message before :start that some consumer has had
--- stays, and so does one that the log does not have any more.
+-- A message before :start that some consumer has had stays, and so does one that the log does not have any more.
 -- Index: the primary keys; all detached messages are read. Locks: the database. In one transaction with range_seek.
 delete from {queue}
 where (:force or state <> 'in_progress')
     and (first_popped_at is null or (id >= :start and id in (select id from {log})));
 
 -- name: range_end_leases
--- End the leases of the ranges that have messages with an offset from :start on, for a seek that is forced. Their
--- messages are then detached as if it had expired.
 -- Index: {table}__lease. Locks: the database. In one transaction with range_seek.
 update {ranges} set lease_until = {now} where lease_until > {now} and last_offset >= :start;
 
 -- name: range_remaining
--- How many ranges and detached messages a seek to :start has left where none may be: others have locked them,
--- or they are in progress.
 -- Indexes: {table}__lease, the primary keys; all detached messages are read. Locks: none.
 select
     (select count(*) from {ranges} where lease_until is not null and last_offset >= :start)
@@ -33,9 +26,7 @@ select
     );
 
 -- name: range_note
--- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
--- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, {table}__lease.
--- Locks: the database.
+-- Indexes: the primary key, {table}__lease. Locks: the database.
 insert into {ranges} (first_offset, last_offset, messages, ids_sum, consumer, popped_at, finished_at)
 select
     last_offset + 1, :start - 1, :start - 1 - last_offset, 0, :consumer, {now} - cast(:age * 1000000 as integer), {now}
@@ -44,9 +35,6 @@ where last_offset + 1 < :start and not exists (select 1 from {ranges} where leas
 select count(*) from {ranges} where lease_until is not null;
 
 -- name: range_stats
--- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
--- estimate: as many messages as there are offsets from the first range on.
 -- Indexes: the primary keys, {table}__lease. Locks: none.
 select
     max(0, coalesce((select max(id) from {log}), 0) - next + 1),
@@ -71,9 +59,6 @@ from (
 );
 
 -- name: range_stats_finished
--- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
--- range have the time of the last ones that did.
 -- Index: the primary keys. Locks: none.
 with spans as materialized (
     select

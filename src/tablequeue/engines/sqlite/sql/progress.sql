@@ -1,8 +1,6 @@
 -- Progress of messages: what the consumers of messages in progress report of their work.
 
 -- name: create_progress
--- What consumers reported of their claims: the last report of each. A row is shown only while its claim is held, and
--- deleted later by forget_progress.
 -- Made at the first report. Runs in one transaction: a crash leaves nothing.
 create table if not exists {progress} (
     id integer not null,
@@ -14,7 +12,6 @@ create table if not exists {progress} (
 ) strict, without rowid;
 
 -- name: report_progress
--- Keep the report on the message :id, if it is in progress under :token.
 -- Index: the primary keys. Locks: the database. A crash leaves the report before.
 insert into {progress} (id, token, fraction, detail, reported_at)
 select id, token, :fraction, :detail, {now} from {queue} where id = :id and state = 'in_progress' and token = :token
@@ -22,7 +19,6 @@ on conflict (id, token) do update
 set fraction = excluded.fraction, detail = excluded.detail, reported_at = excluded.reported_at;
 
 -- name: reported_progress
--- The last reports on those of the messages of :ids that are in progress, and their attempts.
 -- Index: the primary keys. Locks: none.
 select message.id, fraction, detail, reported_at, attempts
 from {queue} as message
@@ -30,7 +26,6 @@ join {progress} as report on report.id = message.id and report.token = message.t
 where message.id in (select value from json_each(:ids)) and message.state = 'in_progress';
 
 -- name: forget_progress
--- Delete up to :n reports of claims that are not held any more. None of them is ever held again.
 -- Index: the primary keys; it reads the whole table of the reports. Locks: the database. A crash leaves all or nothing.
 delete from {progress}
 where (id, token) in (

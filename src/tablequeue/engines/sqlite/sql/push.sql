@@ -1,8 +1,8 @@
 -- Pushes into a queue.
 
 -- name: push
--- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
--- Locks: the database, for the length of the statement. A crash before the commit leaves nothing.
+-- Nothing is pushed if a live message has its :key. Locks: the database, for the length of the statement.
+-- A crash before the commit leaves nothing.
 insert into {queue} (
     payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{extra}
 )

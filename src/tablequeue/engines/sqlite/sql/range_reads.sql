@@ -17,7 +17,6 @@ order by id
 limit :n;
 
 -- name: range_peek_in_progress
--- The first :n messages of the log with an id above :after that ranges in progress hold.
 -- Indexes: {table}__lease, the primary key. Locks: none.
 select
     {log_columns of log with
@@ -34,8 +33,6 @@ order by log.id
 limit :n;
 
 -- name: range_find
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
--- counts.
 -- Index: the primary keys; the ranges are read backwards until one has it. Locks: none.
 select
     {log_columns of log with
@@ -134,7 +131,6 @@ order by id desc
 limit :n;
 
 -- name: range_live_bounds
--- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
 -- Indexes: the primary keys, {table}__lease. Locks: none.
 select min(low), max(high)
 from (
@@ -146,10 +142,6 @@ from (
 ) as bounds;
 
 -- name: range_finished
--- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
--- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
--- was finished again after a seek, its last pop counts.
 -- Of the ranges only the first ones are read into, which have so many finished messages, whatever was read again.
 -- Index: the primary keys; all ranges are read. Locks: none.
 with spans as materialized (
@@ -202,8 +194,6 @@ order by id desc
 limit :n;
 
 -- name: range_finished_bounds
--- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
--- messages of the subscription's history that were: no other id has such a message.
 -- Indexes: the primary keys, {table}__finished; all ranges are read. Locks: none.
 select max(min(low), (select min(id) from {log})), max(high)
 from (

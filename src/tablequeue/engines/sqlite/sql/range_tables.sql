@@ -1,8 +1,6 @@
 -- The tables and functions of a subscription's ranges of the log.
 
 -- name: create_ranges
--- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
--- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
 -- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
 -- completed before the others; or detached, and in `apart_ids`, too. A range that is finished has no left_ids.
 -- When its lease expires, the messages that have not left it are detached, without being in `apart_ids`.

@@ -157,7 +157,6 @@ where changes() > 0 and ranges.id = last_insert_rowid()
 order by log.id;
 
 -- name: range_complete
--- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
 -- Index: {table}__token. Locks: the database. A crash leaves it in progress until its lease expires.
 update {ranges}
 set finished_at = {now}, lease_until = null

@@ -29,8 +29,6 @@ select
 from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
 
 -- name: lost
--- The first :n messages with ids above :after that were claimed at most once, :age seconds ago or longer, and
--- not completed.
 -- Index: {table}__finished. Locks: none.
 select
     {history_columns}
@@ -60,8 +58,6 @@ select case when counted < 100000 then counted else max(
 from (select count(*) as counted from (select 1 from {history} where finished_at is not null limit 100000)) as counts;
 
 -- name: stats_lost
--- How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by producer and
--- consumer.
 -- Index: {table}__finished, of which it reads what has no time. Locks: none.
 select producer, consumer, count(*) as lost
 from {history}
@@ -69,8 +65,6 @@ where finished_at is null and popped_at <= {now} - cast(:age * 1000000 as intege
 group by producer, consumer;
 
 -- name: stats_finished
--- Of the last :n messages that were completed less than :age seconds ago, the last one first: producer, consumer,
--- seconds of wait and of run, attempts, and how many seconds ago each was completed.
 -- Index: {table}__finished. Locks: none.
 select
     producer,
@@ -85,8 +79,6 @@ order by finished_at desc
 limit :n;
 
 -- name: stats_failed
--- The failed attempts of less than :age seconds ago, the consumer of each and how many seconds ago it was: of up to
--- :live messages of each state in the queue, and of the last :n that left it since then.
 -- Indexes: those of the states; {table}__finished. Locks: none.
 select
     json_extract(error.value, '$.consumer') as consumer,
@@ -113,8 +105,6 @@ where json_extract(error.value, '$.at') > {now} - cast(:age * 1000000 as integer
     and json_extract(error.value, '$.at') <= {now};
 
 -- name: stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids, live or not. Returns
--- the producer, how many seconds ago, and the number of messages.
 -- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
 -- Locks: none.
 select producer, ({now} - pushed_at) / 1e6 as ago, count(*) as pushed
@@ -132,12 +122,11 @@ where pushed_at > {now} - cast(:age * 1000000 as integer) and pushed_at <= {now}
 group by producer, pushed_at;
 
 -- name: stats_expired
--- How many messages of the history expired, of the last 100,000. Index: {table}__expired. Locks: none.
+-- Index: {table}__expired. Locks: none.
 select count(*) from (select 1 from {history} where outcome = 'expired' limit 100000);
 
 -- name: archivable
--- Up to :n messages with ids from :low to :high that were finished at :until or earlier, lowest id first, each with its
--- result. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select
     {history_columns},
     -- [results]

@@ -1,8 +1,6 @@
 -- Staged messages of many processes: write, publish, delete.
 
 -- name: create_staged
--- Where the tasks of a bulk write from many processes put their messages before all of them are pushed at once
--- (publish), and the last batch of each writer that numbers its batches, so that a repeated one adds nothing.
 -- No index: it holds the writes under way only, and each reads its own once.
 -- Made at the first such write. Runs in one transaction: a crash leaves nothing.
 create table if not exists {staged} (
@@ -32,13 +30,12 @@ insert into {staged} (
 values (:write, :attempt, :part, :place, :payload, :headers, :priority, :group, :key, :due, {now});
 
 -- name: staged_count
--- Count the messages that the :attempts of the write :write staged. It reads the whole table. Locks: none.
+-- It reads the whole table. Locks: none.
 select count(*)
 from {staged}
 where write_id = :write and attempt in (select value from json_each(:attempts));
 
 -- name: staged_taken
--- Up to 100 keys of what the :attempts of the write :write staged that messages have already, or that are there twice.
 -- Locks: none.
 -- Index: {table}__key; it reads all of {staged}.
 select dedup_key from (
@@ -55,15 +52,14 @@ order by dedup_key
 limit 100;
 
 -- name: writer_advance
--- Advance the writer :writer to :batch. Returns a row, or none if that batch was written before.
--- Index: the primary key. Locks: the database, until the transaction ends, in which publish follows.
+-- Returns a row, or none if that batch was written before. Index: the primary key.
+-- Locks: the database, until the transaction ends, in which publish follows.
 insert into {writers} (writer, batch) values (:writer, :batch)
 on conflict (writer) do update set batch = excluded.batch where batch < excluded.batch
 returning batch;
 
 -- name: publish
--- Push what the :attempts of the write :write staged, in the order of their parts, all at once. A message whose key is
--- taken, even by an earlier one of them, is left out; the caller counts the others.
+-- A message whose key is taken, even by an earlier one of them, is left out; the caller counts the others.
 -- Index: {table}__key. Locks: the database. One transaction with writer_advance: a crash publishes none.
 insert into {queue} (
     payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
@@ -86,7 +82,6 @@ where write_id = :write and attempt in (select value from json_each(:attempts))
 order by part, place;
 
 -- name: unstage
--- Delete what the write :write staged, published or not, and what any write left behind a day ago or earlier.
 -- It reads the whole table, which holds the writes under way only. A crash leaves it for the next write.
 delete from {staged}
 where write_id = :write or staged_at < {now} - 86400000000;

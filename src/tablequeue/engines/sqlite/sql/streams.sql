@@ -1,8 +1,7 @@
 -- Streams: claims that a batch can be read from again.
 
 -- name: streams
--- The streams of a queue, by name, with the number of messages in progress of each. Locks: none.
--- Index: the primary key; {table}__in_progress, where a stream has no lease.
+-- Locks: none. Index: the primary key; {table}__in_progress, where a stream has no lease.
 select
     stream, epoch, batch, completed, token, claimed_at,
     (
@@ -13,9 +12,6 @@ from {streams} as streams
 order by stream;
 
 -- name: create_streams
--- The streams that read a queue: for each the batch that it claimed last, under which token, and the last one that is
--- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
--- `failures`: how often that batch was begun, and which of its messages fail, with their errors, as JSON.
 -- Made when the first stream begins. Runs in one transaction: a crash leaves nothing.
 create table if not exists {streams} (
     stream text primary key,
@@ -28,15 +24,12 @@ create table if not exists {streams} (
 ) strict, without rowid;
 
 -- name: stream_lock
--- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
 -- Index: the primary key. Locks: the database.
 select epoch, batch, completed, token, failures
 from {streams}
 where stream = :stream;
 
 -- name: stream_claim
--- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
--- they stay with the stream until it completes the batch, or the batch is released.
 -- Index: {table}__ready. Locks: the database. In one transaction with stream_set: after a crash none is claimed.
 update {queue}
 set state = 'in_progress',

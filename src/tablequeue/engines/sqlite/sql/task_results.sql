@@ -1,9 +1,7 @@
 -- Results of tasks, and chords: tasks whose results together are given to another one.
 
 -- name: create_task_results
--- The results, by the keys that a result backend gives them; the chords; and the parts of chords that have returned.
--- A result with a final_until is not replaced before that time. A chord is complete when it has as many parts as its
--- size and what was added. Runs in one transaction: a crash leaves nothing.
+-- Runs in one transaction: a crash leaves nothing.
 create table if not exists {task_results} (
     id text primary key,
     body blob not null,
@@ -54,11 +52,10 @@ where not exists (select 1 from {chords} where id = :chord and ended)
 on conflict (chord, part) do nothing;
 
 -- name: read_results
--- The results with these keys that have not expired. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select id, body from {task_results} where id in (select value from json_each(:keys)) and until > {now};
 
 -- name: open_chord
--- Begin a chord, or begin it again, without the parts of the time before; :body is what is sent when it is complete.
 -- Index: the primary keys. Locks: the database. In one transaction: a crash leaves all or nothing.
 delete from {chord_parts} where chord = :chord;
 insert into {chords} (id, body, until)
@@ -68,20 +65,19 @@ set body = excluded.body, size = null, added = 0, ended = 0, token = null, lease
     until = excluded.until;
 
 -- name: size_chord
--- Set the number of parts. Index: the primary key. Locks: the database. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the database. A crash leaves all or nothing.
 insert into {chords} (id, size, until)
 values (:chord, :number, {now} + cast(:expires * 1000000 as integer))
 on conflict (id) do update
 set size = excluded.size, ended = 0, token = null, lease_until = null, until = excluded.until;
 
 -- name: add_to_chord
--- Count one more part. Index: the primary key. Locks: the database. A crash leaves all or nothing.
+-- Index: the primary key. Locks: the database. A crash leaves all or nothing.
 insert into {chords} (id, added, until)
 values (:chord, 1, {now} + cast(:expires * 1000000 as integer))
 on conflict (id) do update set added = added + 1;
 
 -- name: claim_chord
--- Claim a chord that is complete, for :lease seconds, unless another claim of it lasts.
 -- Index: the primary keys. Locks: the database. A crash leaves all or nothing.
 update {chords} as chord
 set token = :token, lease_until = {now} + cast(:lease * 1000000 as integer)
@@ -89,7 +85,6 @@ where id = :chord and not ended and {has_all_parts}
     and (token = :token or lease_until is null or lease_until <= {now});
 
 -- name: expire_results
--- Delete up to :n results that have expired, as many chords, and as many parts of chords without a newer part.
 -- Indexes: tq__task_results_until, tq__chords_until, tq__chord_parts_until. Locks: the database.
 delete from {task_results} where rowid in (select rowid from {task_results} where until <= {now} limit :n);
 delete from {chords} where rowid in (

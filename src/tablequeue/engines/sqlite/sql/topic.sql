@@ -1,7 +1,6 @@
 -- The log of a topic: push, give offsets, read, trim.
 
 -- name: topic_push
--- Push one message to the log.
 -- Locks: the database, for the length of the statement. A crash before the commit leaves nothing.
 insert into {log} (pushed_at, producer, group_key, headers, payload)
 values ({now}, :producer, :group, :headers, :payload)
@@ -16,7 +15,7 @@ select {now}, :producer, :group, :headers, column1
 from (values (:payload));
 
 -- name: topic_bounds
--- The first offset of the log, and the one after the last. Index: the primary key. Locks: none.
+-- Index: the primary key. Locks: none.
 select
     coalesce((select min(id) from {log}), (select seq + 1 from {prefix}sqlite_sequence where name = '{log_name}'), 1),
     coalesce((select seq + 1 from {prefix}sqlite_sequence where name = '{log_name}'), 1);
@@ -51,8 +50,6 @@ delete from {log} where id < min(:start, (select min(id) from {log}) + 10000);
 select changes();
 
 -- name: topic_stats_pushed
--- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
 select producer, ({now} - pushed_at) / 1e6 as ago, count(*) as pushed
 from (select producer, pushed_at from {log} order by id desc limit :n) as newest

@@ -1,9 +1,8 @@
 -- The tables and functions of a topic.
 
 -- name: create_topic
--- The log of a topic. Its rows are never changed. One transaction writes at a time. So the ids have the order of the
--- commits, and no gaps: the offset of a message is its id.
--- Runs in one transaction: a crash leaves nothing.
+-- One transaction writes at a time. So the ids have the order of the commits, and no gaps: the offset of a message is
+-- its id. Runs in one transaction: a crash leaves nothing.
 create table {log} (
     id integer primary key autoincrement,
     pushed_at integer not null,
@@ -14,14 +13,12 @@ create table {log} (
 ) strict;
 
 -- name: create_topic_groups
--- The log of a topic with groups refuses a message without one, from whomever: an ordered subscription needs it. It is
--- a trigger, because SQLite adds no constraint to a table that is there.
--- Locks: the database. Runs in one transaction: a crash leaves nothing.
+-- It is a trigger, because SQLite adds no constraint to a table that is there. Locks: the database. Runs in one
+-- transaction: a crash leaves nothing.
 create trigger {table}__grouped before insert on {log} when new.group_key is null
     begin
         select raise(abort, 'the topic has groups, and none is given');
     end;
 
 -- name: drop_topic
--- Drop the log of a topic; what was in it is gone.
 drop table if exists {log};

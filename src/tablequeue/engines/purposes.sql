@@ -1,0 +1,278 @@
+-- What each operation does, the same on every database. The header of a text begins with this; the text itself adds
+-- what is special in its database: the index, the locks, and what a crash leaves.
+
+-- add_to_chord: Count one more part of a chord.
+-- advance_schedule: Mark a schedule as pushed for :due. Of several processes that find it due, one changes the row, and
+--   pushes in the same transaction. The others wait for its commit, and then change nothing.
+-- archivable: Up to :n messages with ids from :low to :high that were finished at :until or earlier, lowest id first,
+--   each with its result.
+-- aside: The first :n messages that were set aside, with ids above :after.
+-- awaited_tables: The tables of the messages that messages of the queue wait for, and '' if there is a head.
+-- batch_of: The batch of the message :id, which is held under :token. No completion of the message commits before this
+--   transaction, so the batch has a message all the time, and cannot end.
+-- batch_progress: The numbers of the batch :id.
+-- batch_results: Up to :n results of messages of the batch :id with ids above :after, in order of ids.
+-- batches_of: The messages of :ids that are held under :token and are in a batch, each with its batch. This transaction
+--   completes them next.
+-- batches_progress: Up to :n open batches of the queue with ids above :after, in order of ids, each with its numbers.
+-- busy_groups: The groups that have a message in progress. Their other messages stay.
+-- cancel: Cancel the messages of :ids. Those in progress are told to stop. The others leave the queue: they move to the
+--   history as cancelled, or are deleted if the queue keeps none.
+-- cancel_held: The messages of :ids that are held under :token, and were told to stop, end: they move to the history as
+--   cancelled, or are deleted if the queue keeps none.
+-- change_rate: Give a queue another rate. What was spent stays spent: as many messages as before may be claimed less
+--   than the burst.
+-- chord_parts: What the parts of a chord have returned, in their order.
+-- claim_chord: Claim a chord that is complete, for :lease seconds, unless another claim of it lasts.
+-- claim_group: Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep
+--   their turns.
+-- close_slots: Close a place for each message in progress that has none: it was claimed by a consumer that did not know
+--   of the limit yet.
+-- complete: Complete the messages of :ids that are held under :token: they move to the history, or are deleted.
+-- complete_at_most_once: Complete the messages of :ids that were delivered at most once under :token.
+-- complete_chords: Up to :n chords after :after_chord that are complete and not claimed: the process that completed
+--   them was killed before it could claim them, or before it had ended them.
+-- count_batch: Count the messages that this transaction adds to the batch :batch_id.
+-- create: A queue's table.
+-- create_batch_results: What a queue with batches has in addition if it keeps results: each result names the batch of
+--   its message.
+-- create_batches: What a queue with batches has in addition: each message may name its batch.
+-- create_dependencies: The table of what messages wait for, shared by all queues. A row for each message that another
+--   one waits for, and one with an empty on_table, the head, with the time at which the waiting message was to be
+--   ready.
+-- create_expired: What the history of such a queue has in addition: an index by which stats counts the expired
+--   messages.
+-- create_expiry: What a queue whose messages expire has in addition: an index by which the sweep finds expired
+--   messages.
+-- create_group_rates: The rate of each group of a queue that limits how many messages of a group are claimed: a row for
+--   each group that has spent some of it, by its slot. `spent_until`: as in create_rate. A row of the past means what
+--   no row means, so it can be deleted.
+-- create_groups: What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the
+--   head, is not.
+-- create_history: The messages that left a queue. A row without finished_at was delivered at most once and is not
+--   completed (yet); its token fences the completion.
+-- create_keys: The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and
+--   until when. A row is there from the push on, finished or not, until a sweep deletes it. The token names the call
+--   that took the key.
+-- create_moving: Where the messages are that leave for a queue of another database, until they are there: no consumer
+--   finds them, and only the move changes them. The token names the transaction that set them aside. A target has the
+--   table too: what comes is in it within a transaction. And what has come to this queue: the id that each message had,
+--   its token, and the id that it has here.
+-- create_progress: What consumers reported of their claims: the last report of each. A row is shown only while its
+--   claim is held, and deleted later by forget_progress.
+-- create_ranges: The ranges that a subscription has claimed, in the order of the claims: its history. The next claim
+--   begins after the last one. The first row has no messages: it says where the subscription begins, and so does that
+--   of a seek.
+-- create_rate: The rate of a queue that limits how many messages are claimed, in one row that each claim locks. `step`:
+--   microseconds between two messages; `burst`: how many may be claimed at once. `spent_until`: the time when `burst`
+--   of them may be claimed again. A claim of n messages moves it by n steps, from now on if it is past.
+-- create_results: The results of finished messages, as JSON: what their consumers gave when they completed them. A row
+--   is there as long as the message is in the history.
+-- create_schedules: The schedules of periodic pushes: for each its expression with its zone, and the last due time that
+--   was pushed. Made with the first schedule.
+-- create_staged: Where the tasks of a bulk write from many processes put their messages before all of them are pushed
+--   at once (publish), and the last batch of each writer that numbers its batches, so that a repeated one adds nothing.
+-- create_streams: The streams that read a queue: for each the batch that it claimed last, under which token, and the
+--   last one that is completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
+--   `failures`: how often that batch was begun, and which of its messages fail, with their errors, as JSON.
+-- create_task_results: The results, by the keys that a result backend gives them; the chords; and the parts of chords
+--   that have returned. A result with a final_until is not replaced before that time. A chord is complete when it has
+--   as many parts as its size and what was added.
+-- create_topic: The log of a topic. Its rows are never changed.
+-- create_topic_groups: The log of a topic with groups refuses a message without one, from whomever: an ordered
+--   subscription needs it.
+-- drop_dependencies: Forget what the messages of a queue that is dropped wait for.
+-- drop_ranges: Drop the ranges of a subscription.
+-- drop_stripes: Drop what the claims of a queue with limits for each group lock.
+-- drop_topic: Drop the log of a topic, with its messages.
+-- end_batch: End the batch :id, whose row is locked, with its final numbers; its callback is pushed in this
+--   transaction.
+-- end_chord: End a chord that is held under :token: it has no parts any more, and takes none.
+-- end_keys: Messages lose their expired keys. A push that takes these keys can follow.
+-- ended_dependencies: Up to :n rows about messages of :on_table that have left their queue, or are dead letters where
+--   that matters; and whether such a one cancels the message that waits. One that was rescheduled is no longer due at
+--   :due, and stays.
+-- enter_schedule: Insert a schedule, as if it had been due now. One that is there with another expression gets this
+--   one, and is due as from now on, because no message is missing for the times before.
+-- existing_ids: The ids among :ids that are messages of the queue, or of its history.
+-- expire: Up to :n waiting messages that have expired move to the history. Without a history they become dead letters:
+--   nothing else could show them.
+-- expire_results: Delete up to :n results that have expired, as many chords, and as many parts of chords without a
+--   newer part.
+-- extend: Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now.
+-- fail_at_most_once: Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the
+--   error is kept.
+-- find: One message of the queue, whatever its state.
+-- find_batch: The table of the queue of the batch :id.
+-- find_keys: Return the keys among :keys that messages of the queue have, with the ids of these messages.
+-- find_moved: The messages of :ids that have come from other databases: the id that each had, its token, and its id
+--   here.
+-- finished: The last :n messages with ids from :low to :high that were finished from :since on and before :until, by
+--   id, the highest first.
+-- finished_bounds: The lowest and the highest id of the messages that were finished from :since on and before :until.
+-- forget: Delete a message from the history that was taken in this transaction and is put back; see put_back.
+-- forget_aside: Delete the messages of :ids from the messages that were set aside: the other database has them by now.
+-- forget_batches: Forget up to :n batches of the queue that ended :age seconds ago or longer, and counts that no batch
+--   has any more.
+-- forget_dependencies: Delete the rows :ids.
+-- forget_parts: Delete the parts of a chord that has ended, in the transaction of end_chord.
+-- forget_progress: Delete up to :n reports of claims that are not held any more. None of them is ever held again.
+-- forget_rate: Forget what was spent of a rate if that lies so far ahead that the clock has gone back since: by more
+--   than a minute. A whole burst may be claimed then.
+-- forget_rates: Delete the rates of up to :n groups of which a whole burst may be claimed again: a row of the past
+--   means what no row means. So does one that lies so far ahead that the clock has gone back since, by more than a
+--   minute.
+-- forget_result: Delete a result.
+-- free_heads: Make messages due, by their heads :ids, if they are still due at :due, and so were not rescheduled.
+-- freed_heads: Up to :n heads of messages that wait for nothing any more.
+-- grant_rate: How many messages the rate allows now, and the time by the database's clock.
+-- history: The last :n finished messages with ids from :low to :high, highest id first.
+-- history_bounds: The lowest and the highest id in the history.
+-- holder: The token of the lease under which the message :id is in progress; none of a message that a stream has.
+-- holding: The consumers that hold messages: how many, when each claimed the first and the last of them, and when the
+--   last lease of it ends. Of a range of a topic's log all messages count until it is finished.
+-- install: The catalogue: one row a queue, with its definition as JSON and the version of its tables. The pauses: the
+--   tables whose messages are not handed out until a time. The tables of dropped queues, topics and subscriptions:
+--   nothing new gets a table of such a name, so a process that has a dropped queue open reaches no other one. The
+--   identity of the database, in one row: see renew_identity.
+-- is_awaited: Whether messages of any queue wait for those of this one.
+-- keep_results: Keep the :result of the message :id, which this transaction has completed, and its batch, where there
+--   are batches.
+-- limit_waits: Until the end of the transaction, give up after a second if another transaction has locked a table:
+--   everybody who comes later would wait behind this wait.
+-- live: The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
+-- live_bounds: The lowest and the highest id of the messages in a queue.
+-- lock_batch: What the open batch :id pushes: when it ends, and when it has a dead letter. No row if another
+--   transaction has it.
+-- lookup: Read the definition and the schema version of a queue.
+-- lost: The first :n messages with ids above :after that were claimed at most once, :age seconds ago or longer, and not
+--   completed.
+-- move: Move the messages of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the
+--   order of their ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays
+--   one.
+-- move_back: Move the messages of :ids that wait in {target}, and came from this queue, back: with a new id, all
+--   attempts before them and the keys that they had.
+-- move_dead: The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with
+--   their errors. Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the
+--   attempts and the key. The key is free again: a message of {target} may have the same.
+-- name_keys: Note the ids of the messages that took keys: :taken is a JSON array of [key, id, seconds or null]. A key
+--   without an id is free again: a message of the queue has got it meanwhile. The time of a key begins with the push,
+--   which came after take_keys. That of a message which has moved here began before, so the later end counts.
+-- note_failed: Note that the callback for dead letters of the batch :id, whose row is locked, is pushed in this
+--   transaction.
+-- note_slots: Note in each place of :places, which the transaction has locked, the message that it has claimed.
+-- open_batch: Open a batch of so many messages, which are pushed in the same transaction.
+-- open_batches: Up to :n open batches of the queue with ids above :after, in order of ids: what each does about dead
+--   letters, whether its callback for them is still to be pushed; whether messages of it wait or are in progress,
+--   whether it has dead letters, and, if these cancel the others, whether one was not told yet.
+-- open_chord: Begin a chord, or begin it again without its earlier parts; :body is sent when it is complete.
+-- orphaned_dependencies: Up to :n rows about messages of :on_table, which was dropped.
+-- pause: Hand out no message of the queue until the time :until. Claims that have begun still end.
+-- peek: The first :n messages that are {state} with an id above :after, claiming none.
+-- publish: Push what the :attempts of the write :write staged, in the order of their parts, all at once.
+-- purge_history_ids: Delete the messages of :ids from the history.
+-- purge_ids: Delete the messages of :ids that are {state}.
+-- push: Push one message: it is ready, or scheduled if it is due later.
+-- range_absorb: Delete the detached messages that a seek decides about: those that no consumer has had, at any offset,
+--   because they are in the log; and those with an offset from :start on that the log still has, because they come
+--   again. With :force, the latter even if they are in progress: their leases end.
+-- range_complete: Complete the range that is held under :token: all :number messages of it, which have this :sum of
+--   ids.
+-- range_due: Whether a sweep has something to do: for ranges whose lease has expired, for detached messages that are
+--   due or abandoned; and whether a detached message is ready.
+-- range_end_leases: End the leases of the ranges that have messages with an offset from :start on, for a seek that is
+--   forced. Their messages are then detached as if it had expired.
+-- range_find: Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last
+--   range counts.
+-- range_finished: The last :n messages with ids from :low to :high finished from :since on and before :until, highest
+--   id first: those that ranges finished (with :final only those that are not in progress any more), if the log still
+--   has them, and those of the history of the subscription. Messages that left a range have the time of the last ones
+--   that did. If a message was finished again after a seek, its last pop counts.
+-- range_finished_bounds: The lowest and the highest id of the ranges that finished messages from :since on and before
+--   :until, and of the messages of the subscription's history that were: no other id has such a message.
+-- range_floor: What a subscription still needs: the first offset of its ranges in progress, null if there is none; and
+--   the one at which its next claim begins.
+-- range_live_bounds: The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
+-- range_note: Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset
+--   :start. Nothing is noted while ranges are in progress, which are counted.
+-- range_peek_in_progress: The first :n messages of the log with an id above :after that ranges in progress hold.
+-- range_position: The offset at which the next claim of a subscription begins; and of the last range or seek, its
+--   number and its consumer, null of a seek.
+-- range_remaining: How many ranges and detached messages a seek to :start has left where none may be: others have
+--   locked them, or they are in progress.
+-- range_seek: Let the next claim begin at :start.
+-- range_stats: The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished;
+--   and the age of the first one not claimed. What the last 100,000 ranges finished is counted. If there are more
+--   ranges, it is an estimate: as many messages as there are offsets from the first range on.
+-- range_stats_finished: Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last
+--   one first: producer, consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished.
+--   Messages that left a range have the time of the last ones that did.
+-- read_clock: The database's clock.
+-- read_results: The results with these keys that have not expired.
+-- redefine: Enter another definition of a queue in the catalogue, under the creators' lock.
+-- redrive: Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
+-- redrive_ids: The dead letters among the messages of :ids become ready, with no attempts made. Their errors stay.
+-- release: The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds,
+--   and the attempt does not count.
+-- rename: Give a queue another name in the catalogue, and its definition. Its tables keep their names, so whoever has
+--   it open goes on. Under the creators' lock. A topic and its subscriptions are renamed in one transaction: a crash
+--   leaves all or nothing.
+-- renew_identity: Give the database another identity, because it is a copy that goes on by itself. The identity is made
+--   once, with the catalogue, and is in each dump. Checkpoints, archives and lakes have it, and another database
+--   refuses them.
+-- report_progress: Keep the report on the message :id, if it is in progress under :token.
+-- reported_progress: The last reports on those of the messages of :ids that are in progress, and their attempts.
+-- rerun_schedule: Make a schedule due: it counts as never pushed, so the next worker that looks pushes its message for
+--   the last due time.
+-- reschedule: Give message :id, which waits, another due time or another :priority, or both; what is null stays as it
+--   is. Then it is ready if it is due, else scheduled. One that is blocked stays so.
+-- resize_slots: Give a queue {concurrency} places, which had another number.
+-- result: Return the result of the message :id.
+-- schedule_state: When a schedule was last due and pushed, what time it is by the database's clock, and the expression
+--   of the schedule.
+-- schedules: All schedules, by name: each with its expression, and when it was last due and pushed.
+-- set_aside: Set the messages of :ids, which waiting has locked, aside under the token :token, with all that they have.
+-- set_version: Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
+-- size_chord: Set the number of parts of a chord.
+-- spend_group_rates: Spend the rates of :by_group for the messages that the transaction has claimed: their slots, with
+--   a number for each.
+-- spend_rate: Spend the rate of :number messages, which the transaction has claimed.
+-- staged_count: Count the messages that the :attempts of the write :write staged.
+-- staged_taken: Up to 100 keys of what the :attempts of the write :write staged that messages have already, or that are
+--   there twice.
+-- stats_batches: How many batches of the queue are open, up to 100,000.
+-- stats_expired: How many messages of the history expired, of the last 100,000.
+-- stats_failed: The failed attempts of less than :age seconds ago, the consumer of each and how many seconds ago it
+--   was: of up to :live messages of each state in the queue, and of the last :n that left it since then.
+-- stats_finished: Of the last :n messages that were completed less than :age seconds ago, the last one first: producer,
+--   consumer, seconds of wait and of run, attempts, and how many seconds ago each was completed.
+-- stats_lost: How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by
+--   producer and consumer.
+-- stats_pushed: Count the messages pushed less than :age seconds ago by moment, among the :n highest ids, live or not.
+--   Returns the producer, how many seconds ago, and the number of messages.
+-- stream_claim: Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is
+--   no lease: they stay with the stream until it completes the batch, or the batch is released.
+-- stream_lock: Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
+-- stream_open: Begin a new run of the stream :stream, which fences the run before it.
+-- stream_set: Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it
+--   is completed.
+-- streams: The streams of a queue, by name, with the number of messages in progress of each.
+-- take: Move up to :n ready messages to the history: finished, or under :token until they are completed. If the queue
+--   keeps no history, delete them.
+-- take_keys: Take those of the keys that are free, each for its seconds: :taken is a JSON array of [key, seconds or
+--   null], sorted. Return them. A key is free if no message of the queue has it, and the time of the last message that
+--   had it is over.
+-- taken_keys: Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON
+--   array of arrays with a key.
+-- told: The messages of :ids that are in progress and were told to stop.
+-- topic_bounds: The first offset of the log, and the one after the last.
+-- topic_push: Push one message to the log.
+-- topic_stats_pushed: Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the
+--   log. Returns the producer, how many seconds ago, and the number of messages.
+-- uncancelled: Up to :n messages of the batch :id that were not told to stop; dead letters if :dead is 1.
+-- unstage: Delete what the write :write staged, published or not, and what any write left behind a day ago or earlier.
+-- waiting_fronts: Up to :n heads of groups that wait for others, due at :due, and are in front of a message that was
+--   pushed before them: it was redriven, and they may wait for it.
+-- waits_for: For each message of :ids that waits for others, how many these are, as the last sweep counted them.
+-- writer_advance: Advance the writer :writer to :batch.
+-- writer_last: Read the number of the last batch of the writer :writer.
