@@ -484,11 +484,11 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     ),
     "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), UNIQUE_FOR),
     "a key that a waiting message keeps": (
-        rewritten(r"taken_until > ", "taken_until >= ", "end_keys", "taken_keys"),
+        rewritten(r"taken\.taken_until > ", "taken.taken_until >= ", "end_keys", "taken_keys"),
         UNIQUE_FOR,
     ),
     "a key that a waiting message loses": (
-        rewritten(r"taken_until > ", "taken_until < ", "end_keys", "taken_keys"),
+        rewritten(r"taken\.taken_until > ", "taken.taken_until < ", "end_keys", "taken_keys"),
         UNIQUE_FOR,
     ),
     "a result that nobody gave": (

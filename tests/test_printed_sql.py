@@ -324,11 +324,10 @@ def test_a_life_with_values(shell: Shell) -> None:
 @only("postgresql", "mariadb")
 @pytest.mark.parametrize("design", ["fifo", "groups", "due"])
 def test_procedures_and_grants(shell: Shell, design: str) -> None:
-    features = ["batches", "dependencies"] if design == "due" else []
-    options = [*OPTIONS[design].split(), *(f"--{feature}" for feature in features)]
+    options = OPTIONS[design].split()
     shell.sql("create", *options)
     shell.sql("procedures", *options)
-    queue = shell.place.open().create_queue("work", **DESIGNS[design] | dict.fromkeys(features, True))
+    queue = shell.place.open().create_queue("work", **DESIGNS[design])
     role = f"role_{secrets.token_hex(4)}"
     shell.place.execute(f"create role {role}")
     try:
@@ -343,8 +342,7 @@ def test_procedures_and_grants(shell: Shell, design: str) -> None:
         for statement in {"postgresql": [f"drop owned by {role}"], "mariadb": []}[shell.kind.name]:
             shell.place.execute(statement)
         shell.place.execute(f"drop role {role}")
-    shared = {"tq__batches", "tq__batch_counts", "tq__dependencies"} if features else set()
-    assert names_of(shell.place) == {"tq__dropped", "tq__identity", "tq__paused"} | shared
+    assert names_of(shell.place) == {"tq__dropped", "tq__identity", "tq__paused"}
 
 
 @only("postgresql", "sqlite", "mariadb")
