@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from threading import Event
@@ -32,6 +33,22 @@ def small(place: Place) -> Iterator[sa.Engine]:
     sa_engine = sa.create_engine(place.url, pool_size=1, max_overflow=0, pool_timeout=0)
     yield sa_engine
     sa_engine.dispose()
+
+
+class Taken(deque[RawConnection]):
+    """Idle connections of which another thread takes the last one right after a look."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def test_two_threads_close_a_database(db: Database) -> None:
+    db.create_queue("work").push("a")
+    pool = db._runner.pool
+    pool._idle = Taken(pool._idle)
+    db.close()
+    assert not [*pool._idle]
+    assert not pool._all
 
 
 def check_verbs(database: Database) -> None:

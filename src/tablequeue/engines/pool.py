@@ -92,8 +92,7 @@ class Pool:
         self._all.remove(raw)  # last: a fork waits for it
 
     def close_idle(self) -> None:
-        while self._idle:
-            self.discard(self._idle.pop())
+        self._discard_all(self._idle)
 
     def close_of_caller(self) -> None:
         """Close the idle connections of SQLAlchemy's pool, which is the caller's."""
@@ -114,8 +113,7 @@ class Pool:
         close_listener()
         deadline = monotonic() + FORK_PATIENCE
         while (self._all or self._opening) and monotonic() < deadline:
-            while before:
-                self.discard(before.pop())
+            self._discard_all(before)
             sleep(0.001)
         self.close_of_caller()
 
@@ -138,6 +136,14 @@ class Pool:
         self._sa_engine.dispose(close=False)
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _discard_all(self, idle: deque[RawConnection]) -> None:
+        while True:
+            try:
+                raw = idle.pop()
+            except IndexError:  # no look before it: another thread may take the last one in between
+                return
+            self.discard(raw)
 
     def _opened(self) -> RawConnection:
         try:
