@@ -73,15 +73,19 @@ def server(
     """Run a private server in a temporary folder. Yields its URL, and functions to start it again and to kill it."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # The log is on a disk. In /dev/shm InnoDB writes it as if that were persistent memory; without flushes, a kill may
+    # then lose a commit that was acknowledged.
+    log_folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-", dir="/var/tmp"))
     # A folder of its own for temporary tables, because a server that starts deletes those of others in /tmp.
     as_user["env"] = os.environ | {"TMPDIR": str(folder)}
     if os.getuid() == 0:
         # MariaDB refuses to run as root.
         account = pwd.getpwnam("mysql")
-        os.chown(folder, account.pw_uid, account.pw_gid)
+        for each in (folder, log_folder):
+            os.chown(each, account.pw_uid, account.pw_gid)
         as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     url = sa.URL.create("mariadb+pymysql", "root", host="127.0.0.1", port=_free_port(), database="tests")
-    data = f"--datadir={folder / 'data'}"
+    data = [f"--datadir={folder / 'data'}", f"--innodb-log-group-home-dir={log_folder}"]
     options = [f"--port={url.port}", "--bind-address=127.0.0.1", f"--socket={folder / 'socket'}"]
     options += [f"--log-error={folder / 'log'}", f"--pid-file={folder / 'pid'}", f"--max-connections={connections}"]
     options += extra
@@ -93,7 +97,7 @@ def server(
 
     def start() -> None:
         for last in (False, False, True):
-            running.append(subprocess.Popen([serve, "--no-defaults", data, *options], **as_user))
+            running.append(subprocess.Popen([serve, "--no-defaults", *data, *options], **as_user))
             try:
                 return _await(url, running[-1])
             except sa.exc.OperationalError:
@@ -108,13 +112,14 @@ def server(
             process.wait()
 
     try:
-        make = [install, "--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db"]
+        make = [install, "--no-defaults", *data, "--auth-root-authentication-method=normal", "--skip-test-db"]
         subprocess.run(make, **as_user, check=True)
         start()
         yield url.render_as_string(), start, kill
     finally:
         kill()
-        shutil.rmtree(folder, ignore_errors=True)
+        for each in (folder, log_folder):
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def _await(url: sa.URL, server: subprocess.Popen[bytes]) -> None:
