@@ -19,19 +19,17 @@ from tablequeue import Claim, Database, LeaseLost, Queue, Rate
 from tablequeue.engines.mysql import messages, within
 from tablequeue.errors import BadInput, BatchNotFound, Conflict, DuplicateKey, TablequeueError
 from tablequeue.testing.transaction import in_transaction
+from tests.nightly import by_night
 from tests.row_locks import locked_ids, mariadb_locks
 from tests.servers import KINDS, Kind, Place, only
 from tests.support import DESIGNS, ids_of, refuses, rewritten
 
 LEVELS = ("READ COMMITTED", "REPEATABLE READ")
 # PostgreSQL locks the same rows at both.
-CELLS = [
-    pytest.param(kind, level, id=f"{kind.name}-{level}", marks=pytest.mark.nightly if is_same else ())
-    for kind in KINDS
-    for level in LEVELS
-    if kind.name in ("mariadb", "postgresql")
-    for is_same in [kind.name == "postgresql" and level == LEVELS[0]]
-]
+CELLS = by_night(
+    [(kind, level) for kind in KINDS if kind.name in ("mariadb", "postgresql") for level in LEVELS],
+    lambda cell: cell[0].name == "mariadb" or cell[1] == LEVELS[1],
+)
 Ids = Iterable[int]
 
 
@@ -269,7 +267,7 @@ def _live(place: Place) -> Iterator[int]:
         yield id
 
 
-@pytest.mark.parametrize(("kind", "level"), CELLS)
+@pytest.mark.parametrize(("kind", "level"), CELLS, ids=lambda value: getattr(value, "name", value))
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_locks_what_it_acted_on(place: Place, kind: Kind, db: Database, name: str, level: str) -> None:
     check(place, kind, db, CALLS[name], level)

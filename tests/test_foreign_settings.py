@@ -19,6 +19,7 @@ from tablequeue.engines.sqlite.connection import SQLiteConnection
 from tablequeue.errors import BadInput, QueueNotFound
 from tablequeue.ext import context_of
 from tablequeue.verbs import doctor, sweep
+from tests.nightly import by_night
 from tests.servers import KINDS, Kind, Place, only
 from tests.support import DESIGNS, claimed, counts, refuses
 
@@ -78,15 +79,10 @@ SETTINGS: dict[str, dict[str, bool]] = {
 }
 CASES = [(kind, setting, refused) for kind in KINDS for setting, refused in SETTINGS.get(kind.name, {}).items()]
 # By day each setting with every other one of the options, in turn.
-CELLS = [
-    pytest.param(
-        *(*case, options),
-        id=f"{case[0].name}-{case[1]}-{options}",
-        marks=pytest.mark.nightly if (row + column) % 2 else (),
-    )
-    for row, case in enumerate(CASES)
-    for column, options in enumerate(OPTIONS)
-]
+CELLS = by_night(
+    [(*case, options) for case in CASES for options in OPTIONS],
+    lambda cell: (CASES.index(cell[:3]) + [*OPTIONS].index(cell[3])) % 2 == 0,
+)
 
 
 @contextmanager
@@ -136,7 +132,9 @@ def use(queue: Queue, payloads: list[Any], connection: Any = None) -> None:
     assert counts(queue) == {"finished": len(payloads) + 2}
 
 
-@pytest.mark.parametrize(("kind", "setting", "refused", "options"), CELLS)
+@pytest.mark.parametrize(
+    ("kind", "setting", "refused", "options"), CELLS, ids=lambda value: getattr(value, "name", str(value))
+)
 def test_sessions_of_ours_and_of_callers(
     db: Database, place: Place, kind: Kind, setting: str, refused: bool, options: str
 ) -> None:

@@ -6,7 +6,7 @@ Over 400 lines, because they are the signatures and docstrings of one class. Wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
 from typing import Any, Unpack
@@ -472,7 +472,7 @@ class Consumer:
         context = self._context.current(connection)
         if connection is not None:
             claim.check_claim(context, n, lease, now, connection, same_group)
-        with nullcontext() if connection is None else context.runner.whole(connection, unless=LeaseLost):
+        with context.runner.whole(connection, unless=LeaseLost):
             while True:
                 if done:
                     token, rows = complete_and_claim(context, done, n, lease, now, connection, same_group)

@@ -199,29 +199,29 @@ def put(database: Database, write: Write, staged: Mapping[str, int], writer: str
     """
     count = sum(staged.values())
     check_text(writer, "writer")
+    runner, part = _engine_of(database)
+    attempts = runner.engine.staging.dump_words([*staged] or [""])
 
     def all_at_once(engine: Engine, cursor: Cursor, table: UserTable, params: Params) -> bool:
-        part = table.part
         if not is_new(engine, cursor, table, params, write.target):
             return False
-        attempts = engine.staging.dump_words([*staged] or [""])
         check_staged(part.staged(cursor, table, attempts), count, "rows")
         if not part.refuses_twice:
             refuse_twice(engine, cursor, table, params)
         part.put(cursor, table, attempts, count)
         return True
 
-    def refuse_twice(engine: Engine, cursor: Cursor, table: UserTable, _: Params) -> None:
-        attempts = engine.staging.dump_words([*staged] or [""])
-        if table.rows.key and (twice := table.part.twice(cursor, table, attempts)):
+    def refuse_twice(_: Engine, cursor: Cursor, table: UserTable, __: Params) -> None:
+        if table.rows.key and (twice := part.twice(cursor, table, attempts)):
             raise same_key(f"table {write.target}", batch, table.rows.key, twice)
 
     try:
         with _refusals(write, f"batch {batch} of {writer}"):
             return _run(database, write, all_at_once, writer=writer, batch=batch)
     except DatabaseError:
-        with suppress(DatabaseError):
-            _run(database, write, refuse_twice)  # which names the keys, if they are the cause
+        if part.refuses_twice:
+            with suppress(DatabaseError):
+                _run(database, write, refuse_twice)  # which names the keys, if they are the cause
         raise
 
 

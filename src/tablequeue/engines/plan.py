@@ -34,11 +34,7 @@ class Plan:
 
     def way(self, ways: Ways[T]) -> T:
         """Return the first of the ways whose conditions the queue meets."""
-        try:
-            found: T = self._chosen[ways][0]
-        except KeyError:
-            found = self.steps(ways)[0]
-        return found
+        return self.steps(ways)[0]
 
     def steps(self, ways: Ways[T]) -> tuple[T, ...]:
         """Return all of the ways whose conditions the queue meets, in order."""

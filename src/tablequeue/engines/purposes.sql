@@ -1,5 +1,5 @@
--- What each operation does, the same on every database. The header of a text begins with this; the text itself adds
--- what is special in its database: the index, the locks, and what a crash leaves.
+-- The purpose of each operation, the same on every database. The header of a text begins with its purpose. The text
+-- itself adds the facts about its database: the index, the locks, and what a crash leaves.
 
 -- add_to_chord: Count one more part of a chord.
 -- advance_schedule: Mark a schedule as pushed for :due. Of several processes that find it due, one changes the row, and
@@ -54,10 +54,10 @@
 -- create_keys: The deduplication keys of a queue whose keys stay taken for a time: the message that took each, and
 --   until when. A row is there from the push on, finished or not, until a sweep deletes it. The token names the call
 --   that took the key.
--- create_moving: Where the messages are that leave for a queue of another database, until they are there: no consumer
---   finds them, and only the move changes them. The token names the transaction that set them aside. A target has the
---   table too: what comes is in it within a transaction. And what has come to this queue: the id that each message had,
---   its token, and the id that it has here.
+-- create_moving: The messages that leave for a queue of another database, until they have arrived: no consumer finds
+--   them, and only the move changes them. The token names the transaction that removed them from the queue. The target
+--   has this table too: it holds arriving messages within a transaction. And the messages that have arrived in this
+--   queue: the id that each one had, its token, and the id that it has here.
 -- create_progress: What consumers reported of their claims: the last report of each. A row is shown only while its
 --   claim is held, and deleted later by forget_progress.
 -- create_ranges: The ranges that a subscription has claimed, in the order of the claims: its history. The next claim
@@ -138,8 +138,8 @@
 -- is_awaited: Whether messages of any queue wait for those of this one.
 -- keep_results: Keep the :result of the message :id, which this transaction has completed, and its batch, where there
 --   are batches.
--- limit_waits: Until the end of the transaction, give up after a second if another transaction has locked a table:
---   everybody who comes later would wait behind this wait.
+-- limit_waits: Until the end of the transaction, wait at most a second for a table that another transaction has locked.
+--   All later statements on that table would wait too.
 -- live: The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
 -- live_bounds: The lowest and the highest id of the messages in a queue.
 -- lock_batch: What the open batch :id pushes: when it ends, and when it has a dead letter. No row if another

@@ -139,23 +139,17 @@ class Runner:
             if held:
                 raw.run_async(lambda _: asyncio.shield(asyncio.to_thread(self._let_go, held[0][0])))
 
-    @contextmanager
     def whole(
         self, connection: Connection | None, *, refuses: bool = False, unless: type[Exception] | tuple[()] = ()
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Undo what several operations of a call have done in the caller's transaction, if the call is refused.
 
         refuses   whether we refuse, and not only the database: an error of PostgreSQL undoes all by itself.
         unless    an error that tells what was done: then that stays.
         """
         if connection is None or (self.engine.errors_abort and not refuses):
-            yield
-            return
-        try:
-            with whole(self.engine, joined(self.engine, connection), unless, "_of_several"):
-                yield
-        except Exception as error:
-            self._refuse(error)
+            return nullcontext()
+        return self._undone(connection, unless)
 
     def missing(self) -> str | None:
         """Return the path of a missing database file that the first connection would create; else None."""
@@ -176,6 +170,14 @@ class Runner:
         self.notifier = self._new_notifier()  # the thread of the old one is the parent's
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _undone(self, connection: Connection, unless: type[Exception] | tuple[()]) -> Iterator[None]:
+        try:
+            with whole(self.engine, joined(self.engine, connection), unless, "_of_several"):
+                yield
+        except Exception as error:
+            self._refuse(error)
 
     def _new_notifier(self) -> Notifier | None:
         listener = self.engine.listener

@@ -26,10 +26,10 @@ class Streams(Part):
     @operation(Effect.STEP)
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Claim up to `n` messages without a lease. Return their ids, in ascending order."""
-        return sorted(row[0] for row in table.bound(self._in_order)(cursor, table, params))
+        return sorted(row[0] for row in table.bound(self._in_order, self._claim_stream)(cursor, table, params))
 
-    def _in_order(self, table: Table) -> Claim:
-        return self.fair.in_order(table, self._claim_stream, marked=False)  # for a whole batch a mark saves little
+    def _in_order(self, table: Table, claim: Claim) -> Claim:
+        return self.fair.in_order(table, claim, marked=False)  # for a whole batch a mark saves little
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._rows(cursor, table, "stream_claim", params)

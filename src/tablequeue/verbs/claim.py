@@ -212,7 +212,7 @@ def _swept(
         return []
     if refusal is not None and refusable and not rows:
         raise refusal
-    if not due and len(rows) < params["n"]:
+    if not due:
         rows = topped_up(context, remove, rows, params, now, connection, refusable)
     if not rows and connection is None:
         rows = context.table.plan.way(AGAIN)(context, remove, params, refusable)

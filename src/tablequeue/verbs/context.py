@@ -135,9 +135,7 @@ class Context:
 
     def _become(self, name: str, entry: str | None, connection: Connection | None) -> bool:
         """Work with the definition in a catalogue entry, if the entry is of this table. Return whether it is."""
-        if entry is None:
-            return False
-        if table_in(entry) != self.table.table_name:
+        if entry is None or table_in(entry) != self.table.table_name:
             return False
         definition, _ = definition_of(entry)
         if definition != self.table.definition or name != self.table.name:

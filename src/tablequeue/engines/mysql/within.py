@@ -110,7 +110,8 @@ def lock_held(cursor: Cursor, table: Table, lock: str, params: Params) -> list[R
     while looks(cursor, table):
         before, after = _looked(cursor, table, lock, params)
         there = [row[0] for row in after]
-        ending = [row[0] for row in before if row[0] not in {*there}] if "ids" in params else []
+        still_there = {*there}
+        ending = [row[0] for row in before if row[0] not in still_there] if "ids" in params else []
         if not ending or not _is_locked_by_others(cursor, lock, only(params, table, ending)):
             break
         with cursor.beside(_selected, table, {**only(params, table, ending), "statement": lock}):
@@ -260,7 +261,8 @@ def _lock(cursor: Cursor, table: Table, params: Params, offer: Offer) -> list[Ro
 def _check_passed_over(cursor: Cursor, table: Table, params: Params, ids: Sequence[int], locked: Sequence[int]) -> None:
     """Refuse a claim that has locked messages which others have claimed since the snapshot of the transaction."""
     visited = ids[: ids.index(locked[-1])] if len(locked) == params["n"] else ids
-    passed = [id for id in visited if id not in {*locked}]
+    taken = {*locked}
+    passed = [id for id in visited if id not in taken]
     if passed and _level(cursor, table) != READ_COMMITTED:
         cursor.execute(table.statement("claim_find.still"), params | {"ids": str(passed), "n": len(passed)})
         if not all(ready for _, ready in cursor.fetchall()):

@@ -108,8 +108,8 @@ def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:
 class SQLiteStreams(SQLiteLimits, Streams):
     fair = SQLiteFair()
 
-    def _in_order(self, table: Table) -> Claim:
-        return self.fair.in_order(table, self._limited(table, self._claim_stream))
+    def _in_order(self, table: Table, claim: Claim) -> Claim:
+        return super()._in_order(table, self._limited(table, claim))
 
 
 class SQLiteStaging(Staging):
